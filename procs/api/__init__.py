@@ -1,0 +1,1 @@
+"""The HTTP servers: the only process that accepts connections, and one without root."""

@@ -1,0 +1,1 @@
+"""Cgroups, stats, pressure, eviction decisions, and what garbage there is to collect."""

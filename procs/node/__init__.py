@@ -1,0 +1,1 @@
+"""Everything said to or heard from the API server."""

@@ -1,0 +1,1 @@
+"""The pod lifecycle event generator: what the runtime holds, written to the status cache."""

@@ -1,0 +1,1 @@
+"""Liveness, readiness and startup probes, without root and without the runtime's socket."""

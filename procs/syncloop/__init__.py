@@ -1,0 +1,1 @@
+"""The only process that changes containers: desired and observed pods in, actions out."""

@@ -1,0 +1,1 @@
+"""Mounts and unmounts: a mount that hangs, hangs only here."""

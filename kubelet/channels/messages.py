@@ -1,0 +1,180 @@
+"""The one table of requests: name, version, body, reply, who handles it, who may send it.
+
+A new request is a frozen dataclass for the reply, one for the body, and the ``request`` line
+above the latter. Ranges are checked in ``__post_init__`` by raising ValueError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
+
+from supervisor.kinds import NAMES
+
+CTL: Final = "ctl"  # kubeletctl: root, or the supervisor's user, from outside the tree
+KINDS: Final = frozenset(NAMES)
+ANYONE: Final = KINDS | {CTL}
+ONLY_CTL: Final = frozenset({CTL})
+
+R_co = TypeVar("R_co", covariant=True)
+C = TypeVar("C", bound="type[Request[Any]]")
+
+
+class Request(Generic[R_co]):
+    """The body of a request that is answered by an ``R_co``."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is known of one request."""
+
+    name: str
+    schema: int  # raised when the body or the reply changes; both sides must agree
+    body: type[Request[Any]]
+    reply: type[Any]
+    handled_by: frozenset[str]
+    allowed: frozenset[str]
+
+
+BY_NAME: Final[dict[str, Row]] = {}
+BY_TYPE: Final[dict[type[Request[Any]], Row]] = {}
+
+
+def request(
+    name: str,
+    *,
+    allowed: Collection[str],
+    handled_by: Collection[str] = KINDS,
+    schema: int = 1,
+) -> Callable[[C], C]:
+    """Enter a request into the table; stands above the body's dataclass."""
+
+    def enter(body: C) -> C:
+        unknown = (set(allowed) - ANYONE) | (set(handled_by) - KINDS)
+        if unknown or name in BY_NAME:
+            raise ValueError(f"request {name!r}: unknown kinds {sorted(unknown)} or entered twice")
+        (reply,) = get_args(body.__orig_bases__[0])  # type: ignore[attr-defined]
+        row = Row(name, schema, body, reply, frozenset(handled_by), frozenset(allowed))
+        BY_NAME[name] = BY_TYPE[body] = row
+        return body
+
+    return enter
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """The process answers."""
+
+    kind: str
+    pid: int
+
+
+@request("ping", allowed=ANYONE)
+@dataclass(frozen=True, slots=True)
+class Ping(Request[Pong]):
+    """Asks whether the process answers at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStacks:
+    """Where each asyncio task of the process stands, as text."""
+
+    text: str
+
+
+@request("tasks", allowed=ONLY_CTL)
+@dataclass(frozen=True, slots=True)
+class Tasks(Request[TaskStacks]):
+    """Asks what the tasks of the process are doing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profiled:
+    """Collapsed stacks (frames joined by ``;``, outermost first) with their sample counts."""
+
+    samples: int
+    stacks: dict[str, int]
+
+
+@request("profile", allowed=ONLY_CTL)
+@dataclass(frozen=True, slots=True)
+class Profile(Request[Profiled]):
+    """Has the process sample itself; ``cpu`` counts running time, ``wall`` waiting too."""
+
+    seconds: float
+    hertz: int = 99
+    mode: Literal["cpu", "wall"] = "cpu"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= 600:
+            raise ValueError(f"seconds is {self.seconds}, allowed is above 0 up to 600")
+        if not 1 <= self.hertz <= 1000:
+            raise ValueError(f"hertz is {self.hertz}, allowed is 1 to 1000")
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSnapshot:
+    """The process's counters and gauges at this moment."""
+
+    counters: dict[str, int]
+    gauges: dict[str, float]
+
+
+@request("metrics", allowed=ONLY_CTL)
+@dataclass(frozen=True, slots=True)
+class Metrics(Request[MetricsSnapshot]):
+    """Asks what the process has counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChecked:
+    """The state of a table as its writer finds it; ``problem`` is None if it is sound."""
+
+    table: str
+    generation: int
+    problem: str | None
+
+
+@request("check-table", allowed=KINDS)
+@dataclass(frozen=True, slots=True)
+class CheckTable(Request[TableChecked]):
+    """Has a writer look at its table, of which a reader could make no sense."""
+
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Restarting:
+    """The process will exit now, to be started again."""
+
+    pid: int
+
+
+@request("restart", allowed=ONLY_CTL)
+@dataclass(frozen=True, slots=True)
+class Restart(Request[Restarting]):
+    """Has the process exit in good order, to be started again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class VerbositySet:
+    """The level before."""
+
+    previous: int
+
+
+@request("set-verbosity", allowed=ONLY_CTL)
+@dataclass(frozen=True, slots=True)
+class SetVerbosity(Request[VerbositySet]):
+    """Sets the level at which the process logs from now on."""
+
+    level: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.level <= 10:
+            raise ValueError(f"level is {self.level}, allowed is 0 to 10")

@@ -1,0 +1,149 @@
+"""Show on one screen how the kubelet is: processes, pods, and what is wrong.
+
+Everything is read from files and from /proc, so it answers when every process is stuck. CPU is
+that of the last 5 to 10 seconds. PSS counts a page shared by n processes as 1/n in each, so the
+total is what the whole tree takes.
+
+Exit code 0: healthy. 1: something is wrong, and the problems say what. 2: no kubelet there.
+Notes of the supervisor (lines that begin with "note:") do not make it unhealthy.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from kubeletctl import problems, snapshot, tables
+from kubeletctl.context import Context
+from kubeletctl.errors import FAILED, OK
+from kubeletctl.output import Format, emit
+from kubeletctl.problems import Problem
+from kubeletctl.screen import Cell, Column, Screen, Style, table, wrap
+from kubeletctl.snapshot import ProcessView, Snapshot
+from kubeletctl.words import age, local_time, number, short_age
+
+COLUMNS = (
+    Column("PROCESS"),
+    Column("PID", keep=8, right=True),
+    Column("STATE"),
+    Column("UP", keep=8, right=True),
+    Column("RESTARTS", keep=6, right=True),
+    Column("LAST EXIT", keep=3),
+    Column("BEAT", keep=7, right=True),
+    Column("LAG", keep=5, right=True),
+    Column("CPU m", keep=7, right=True),
+    Column("RSS MiB", keep=1, right=True),
+    Column("PSS MiB", keep=7, right=True),
+    Column("THR", keep=2, right=True),
+    Column("FDS", keep=2, right=True),
+    Column("OPERATION", keep=4, shrinks=True),
+)
+STYLES = {
+    "running": Style.GOOD,
+    "starting": Style.WARN,
+    "stopping": Style.WARN,
+    "stopped": Style.BAD,
+    "backoff": Style.BAD,
+    "hung": Style.BAD,
+    "killed": Style.BAD,
+    "gone": Style.BAD,
+}
+
+
+def configure(_parser: argparse.ArgumentParser) -> None:
+    """Take no arguments but the global ones."""
+
+
+def run(_options: argparse.Namespace, context: Context) -> int:
+    """Look once, print, and return 0 or 1."""
+    seen = snapshot.take(context.run_dir)
+    pods, unreadable = tables.pods_and_problems(context.run_dir)
+    wrong = problems.find(seen, unreadable)
+    if context.output is Format.TEXT:
+        print("\n".join(render(context.screen, seen, pods, wrong)))
+    else:
+        emit(document(seen, pods, wrong), context.output)
+    return OK if problems.healthy(wrong) else FAILED
+
+
+def document(
+    seen: Snapshot, pods: list[dict[str, Any]], wrong: tuple[Problem, ...]
+) -> dict[str, Any]:
+    """Return what ``-o json`` prints."""
+    return {
+        "healthy": problems.healthy(wrong),
+        "node": seen.state.node,
+        "uptime_seconds": seen.uptime_seconds,
+        "processes": [view.as_json() for view in seen.processes],
+        "pods": pods,
+        "problems": [problem.text for problem in wrong],
+    }
+
+
+def render(
+    screen: Screen, seen: Snapshot, pods: list[dict[str, Any]], wrong: tuple[Problem, ...]
+) -> list[str]:
+    """Lay out the screen."""
+    return [
+        *_head(screen, seen, problems.healthy(wrong)),
+        "",
+        *table(screen, COLUMNS, [_row(view) for view in seen.processes]),
+        "",
+        _totals(seen, len(pods)),
+        "",
+        *_problems(screen, wrong),
+    ]
+
+
+def _head(screen: Screen, seen: Snapshot, fine: bool) -> list[str]:
+    state = seen.state
+    verdict = ("healthy", Style.GOOD) if fine else ("not healthy", Style.BAD)
+    return [
+        f"{screen.paint(state.node, Style.BOLD)}  {screen.paint(*verdict)}",
+        f"kubelet {state.version}, {state.phase}, up {age(seen.uptime_seconds)} "
+        f"since {local_time(state.started_unix)}",
+    ]
+
+
+def _row(view: ProcessView) -> list[Cell]:
+    operation = view.operation
+    if operation and view.operation_age_ms is not None:
+        operation = f"{operation} ({short_age(view.operation_age_ms)})"
+    return [
+        Cell(view.name, Style.BOLD),
+        Cell(str(view.pid or "-")),
+        Cell(view.state, STYLES.get(view.state, Style.WARN)),
+        Cell(age(view.uptime_seconds) if view.pid else "-"),
+        Cell(str(view.restarts), Style.WARN if view.restarts else Style.NONE),
+        Cell(view.last_exit or "-"),
+        Cell(short_age(view.heartbeat_age_ms)),
+        Cell(short_age(view.loop_lag_ms), _lag_style(view.loop_lag_ms)),
+        Cell(number(view.cpu_millicores, 1)),
+        Cell(number(view.rss_mib, 1)),
+        Cell(number(view.pss_mib, 1)),
+        Cell(number(view.threads)),
+        Cell(number(view.fds)),
+        Cell(operation or "-"),
+    ]
+
+
+def _lag_style(lag_ms: float | None) -> Style:
+    return Style.BAD if (lag_ms or 0) >= problems.LAG_HIGH_MS else Style.NONE
+
+
+def _totals(seen: Snapshot, pods: int) -> str:
+    pss = [view.pss_mib for view in seen.processes if view.pss_mib is not None]
+    cpu = sum(view.cpu_millicores or 0 for view in seen.processes)
+    memory = f"{sum(pss):.1f} MiB PSS" if pss else "PSS not readable (needs root)"
+    return f"total: {memory}, {cpu:.1f} millicores    pods: {pods}"
+
+
+def _problems(screen: Screen, wrong: tuple[Problem, ...]) -> list[str]:
+    if not wrong:
+        return ["problems: none"]
+    lines = ["problems:"]
+    for problem in wrong:
+        style = Style.BAD if problem.serious else Style.WARN
+        first, *rest = wrap(screen, problem.text, "  * ", "    ")
+        lines += [screen.paint(first, style), *(screen.paint(line, style) for line in rest)]
+    return lines

@@ -1,0 +1,123 @@
+"""What is wrong, in sentences that name the thing and since when. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kubeletctl.snapshot import GONE, ProcessView, Snapshot
+from kubeletctl.state import ProcessState
+from kubeletctl.words import age, local_time
+
+LAG_HIGH_MS: Final = 250.0
+OVERDUE: Final = 0.5  # of the time-out after which the supervisor acts
+STOPPED_BY_SIGNAL: Final = "tT"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One sentence; a mere note does not make the kubelet unhealthy."""
+
+    text: str
+    serious: bool = True
+
+
+def find(snapshot: Snapshot, tables: Sequence[str] = ()) -> tuple[Problem, ...]:
+    """Return all that is wrong, the worst first; ``tables`` are sentences about tables."""
+    processes = [Problem(text) for text in _processes(snapshot)]
+    return (
+        *(Problem(text) for text in _whole(snapshot)),
+        *processes,
+        *(Problem(text) for text in _quarantine(snapshot)),
+        *(Problem(text) for text in tables),
+        *(Problem(f"note: {text}", serious=False) for text in snapshot.state.notes),
+    )
+
+
+def healthy(problems: Sequence[Problem]) -> bool:
+    """Whether nothing is wrong but what the supervisor merely notes."""
+    return not any(problem.serious for problem in problems)
+
+
+def _whole(snapshot: Snapshot) -> Iterator[str]:
+    state, up = snapshot.state, age(snapshot.uptime_seconds)
+    if state.phase != "running":
+        yield f"the kubelet is {state.phase} (up since {up})"
+    elif not state.ready:
+        yield f"the kubelet is not ready, {up} after its start"
+
+
+def _processes(snapshot: Snapshot) -> Iterator[str]:
+    known = {one.name: one for one in snapshot.state.processes}
+    for view in snapshot.processes:
+        text = _down(view, known.get(view.name), snapshot)
+        if text:
+            yield text
+        else:
+            yield from _slow(view, snapshot)
+
+
+def _down(view: ProcessView, process: ProcessState | None, snapshot: Snapshot) -> str | None:
+    """Return what is wrong with a process that does not run, None if it does."""
+    because = f"; before that: {view.last_exit}" if view.last_exit else ""
+    up = age(view.uptime_seconds)
+    match view.state:
+        case "running":
+            return None
+        case "backoff":
+            wait = age((process.next_start_ns - snapshot.now_ns) / 1e9) if process else "?"
+            ended = f": {view.last_exit}" if view.last_exit else ""
+            return f"{view.name} is down{ended}; it is started again in {wait}"
+        case "starting" if process is not None:
+            return f"{view.name} (pid {view.pid}) is starting since {up}{because}"
+        case "hung":
+            return f"{view.name} (pid {view.pid}) hangs and is being replaced{_doing(view)}"
+        case "stopping" | "killed" if process is not None:
+            return f"{view.name} (pid {view.pid}) is being ended{_doing(view)}"
+        case "stopped":
+            return f"{view.name} is stopped" + (f": {view.last_exit}" if view.last_exit else "")
+        case state if state == GONE:
+            return f"{view.name}: pid {view.pid} is gone, and the supervisor has not noticed"
+        case _:
+            return None if process is None else f"{view.name} is {view.state}"
+
+
+def _slow(view: ProcessView, snapshot: Snapshot) -> Iterator[str]:
+    """Tell what is wrong with a process that runs."""
+    if snapshot.kernel_states.get(view.name, "") in tuple(STOPPED_BY_SIGNAL):
+        yield f"{view.name} (pid {view.pid}) is stopped by a signal or a debugger"
+    timeout = snapshot.state.heartbeat_timeout_ms
+    if view.heartbeat_age_ms is None:
+        if view.state == "running":
+            yield (
+                f"{view.name} (pid {view.pid}) has given no sign of life "
+                f"{age(view.uptime_seconds)} after its start"
+            )
+    elif view.heartbeat_age_ms > OVERDUE * timeout:
+        yield (
+            f"{view.name} (pid {view.pid}) has had no heartbeat for "
+            f"{age(view.heartbeat_age_ms / 1000)}{_doing(view)}; "
+            f"the time-out is {age(timeout / 1000)}"
+        )
+    if view.loop_lag_ms is not None and view.loop_lag_ms >= LAG_HIGH_MS:
+        beat = age((view.heartbeat_age_ms or 0) / 1000)
+        yield (
+            f"{view.name} (pid {view.pid}) is slow: at its last heartbeat, {beat} ago, its event "
+            f"loop was {view.loop_lag_ms:.0f} ms late{_doing(view)}"
+        )
+
+
+def _doing(view: ProcessView) -> str:
+    if not view.operation:
+        return ""
+    return f", in {view.operation} since {age((view.operation_age_ms or 0) / 1000)}"
+
+
+def _quarantine(snapshot: Snapshot) -> Iterator[str]:
+    for case in snapshot.state.quarantine:
+        yield (
+            f"pod {case.pod} is left alone since {local_time(case.since_unix)} "
+            f"({age(snapshot.now_unix - case.since_unix)} ago): handling it killed {case.kind} "
+            f"{case.deaths} times; 'kubeletctl release {case.pod}' tries again"
+        )
