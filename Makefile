@@ -17,8 +17,8 @@ endif
 LOG ?= .cache/kubelet.log
 CONFIG ?= deploy/standalone.yaml
 ARGS ?=
-KUBELET = $(VENV)/bin/kubelet --config $(CONFIG) --run-dir $(RUN_DIR) \
-	$(if $(ROOT_DIR),--root-dir $(ROOT_DIR) --cert-dir $(ROOT_DIR)/pki) $(ARGS)
+KUBELET = $(VENV)/bin/kubelet --config '$(abspath $(CONFIG))' --run-dir '$(RUN_DIR)' \
+	$(if $(ROOT_DIR),--root-dir '$(ROOT_DIR)' --cert-dir '$(ROOT_DIR)/pki') $(ARGS)
 
 DETACH ?=
 TESTS ?= tests
@@ -62,7 +62,7 @@ test: lint ## Lint, then every test. PYTEST_ARGS="-k name -x" narrows
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) $(TESTS)
 
 .PHONY: unit
-unit: setup ## The tests that take milliseconds
+unit: setup ## The unit tests alone (tests/unit)
 	@$(VENV)/bin/python -m pytest $(PYTEST_ARGS) tests/unit
 
 .PHONY: lint

@@ -122,8 +122,8 @@ def _stamp_of_hint(_directory: Path) -> Callable[[Hint], int]:
 
 def _table_to_reader() -> dict[str, float]:
     """Time a put, its hint, and the reader's get of the same entry."""
-    from shm.table import Reader, Writer  # noqa: PLC0415 - this figure alone needs them
-    from shm.tables import BY_NAME  # noqa: PLC0415
+    from shm.table import Reader, Writer
+    from shm.tables import BY_NAME
 
     def publish(channels: Channels, directory: Path) -> Callable[[], None]:
         writer = Writer.attach(directory / "tables", BY_NAME[TABLE])

@@ -107,8 +107,7 @@ def parse(text: str) -> Quantity:
     digits = int(match["whole"] + fraction)
     nano = _scaled(digits, base, power, len(fraction))
     if form is Format.BINARY:
-        if nano > _CAP * _NANO:
-            nano = _CAP * _NANO
+        nano = min(nano, _CAP * _NANO)
         if 0 < nano < _NANO:
             form = Format.DECIMAL
     return Quantity(-nano if match["sign"] == "-" else nano, form)

@@ -53,7 +53,7 @@ def run(arguments: Sequence[str]) -> int:
     top = _top_parser()
     found = top.parse_args(arguments)
     if found.verb is None:
-        top.print_help()
+        print_help(top)
         return NOT_THERE
     if found.verb not in VERBS:
         raise CtlError(f"There is no verb {found.verb!r}; the verbs are {', '.join(VERBS)}", 2)
@@ -130,16 +130,21 @@ def _context(options: argparse.Namespace) -> Context:
     )
 
 
+def print_help(parser: argparse.ArgumentParser) -> None:
+    """List the verbs too, each with the first line of its own documentation."""
+    lines = []
+    for verb in VERBS:
+        text = importlib.import_module(f"kubeletctl.commands.{verb}").__doc__ or ""
+        lines.append(f"  {verb:9} {text.splitlines()[0]}")
+    parser.epilog = "verbs:\n" + "\n".join(lines) + f"\n\n{EPILOG}"
+    parser.print_help()
+
+
 class _Help(argparse.Action):
-    """Lists the verbs with the first line of each one's own documentation."""
+    """Shows the help; that of argparse itself does not know the verbs."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_rest: Any) -> NoReturn:
-        lines = []
-        for verb in VERBS:
-            text = importlib.import_module(f"kubeletctl.commands.{verb}").__doc__ or ""
-            lines.append(f"  {verb:9} {text.splitlines()[0]}")
-        parser.epilog = "verbs:\n" + "\n".join(lines) + f"\n\n{EPILOG}"
-        parser.print_help()
+        print_help(parser)
         raise SystemExit(OK)
 
 

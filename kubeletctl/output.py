@@ -25,7 +25,7 @@ def render(document: Any, form: Format) -> str:
     """Return one document as JSON or YAML text."""
     if form is Format.JSON:
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-    import yaml  # noqa: PLC0415 - slow to import, and seldom asked for
+    import yaml  # slow to import, and seldom asked for
 
     text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True)
     return text

@@ -23,15 +23,22 @@ class Problem:
     serious: bool = True
 
 
-def find(snapshot: Snapshot, tables: Sequence[str] = ()) -> tuple[Problem, ...]:
-    """Return all that is wrong, the worst first; ``tables`` are sentences about tables."""
-    processes = [Problem(text) for text in _processes(snapshot)]
+def find(
+    snapshot: Snapshot, tables: Sequence[str] = (), *, closed: bool = False
+) -> tuple[Problem, ...]:
+    """Return all that is wrong, the worst first.
+
+    ``tables`` are sentences about tables; ``closed`` says that they may not be read by this user.
+    """
+    notes = list(snapshot.state.notes)
+    if closed:
+        notes.append("pods and tables are not shown: only root may read them")
     return (
         *(Problem(text) for text in _whole(snapshot)),
-        *processes,
+        *(Problem(text) for text in _processes(snapshot)),
         *(Problem(text) for text in _quarantine(snapshot)),
         *(Problem(text) for text in tables),
-        *(Problem(f"note: {text}", serious=False) for text in snapshot.state.notes),
+        *(Problem(f"note: {text}", serious=False) for text in notes),
     )
 
 
@@ -60,35 +67,35 @@ def _processes(snapshot: Snapshot) -> Iterator[str]:
 
 def _down(view: ProcessView, process: ProcessState | None, snapshot: Snapshot) -> str | None:
     """Return what is wrong with a process that does not run, None if it does."""
-    because = f"; before that: {view.last_exit}" if view.last_exit else ""
-    up = age(view.uptime_seconds)
-    match view.state:
-        case "running":
-            return None
-        case "backoff":
-            wait = age((process.next_start_ns - snapshot.now_ns) / 1e9) if process else "?"
-            ended = f": {view.last_exit}" if view.last_exit else ""
-            return f"{view.name} is down{ended}; it is started again in {wait}"
-        case "starting" if process is not None:
-            return f"{view.name} (pid {view.pid}) is starting since {up}{because}"
-        case "hung":
-            return f"{view.name} (pid {view.pid}) hangs and is being replaced{_doing(view)}"
-        case "stopping" | "killed" if process is not None:
-            return f"{view.name} (pid {view.pid}) is being ended{_doing(view)}"
-        case "stopped":
-            return f"{view.name} is stopped" + (f": {view.last_exit}" if view.last_exit else "")
-        case state if state == GONE:
-            return f"{view.name}: pid {view.pid} is gone, and the supervisor has not noticed"
-        case _:
-            return None if process is None else f"{view.name} is {view.state}"
+    if view.state == GONE:
+        return f"{view.name}: pid {view.pid} is gone, and the supervisor has not noticed"
+    if view.state == "running" or process is None:  # the supervisor's own phase is told above
+        return None
+    ended = f": {view.last_exit}" if view.last_exit else ""
+    who = f"{view.name} (pid {view.pid})"
+    wait = age((process.next_start_ns - snapshot.now_ns) / 1e9)
+    sentences = {
+        "backoff": f"{view.name} is down{ended}; it is started again in {wait}",
+        "starting": f"{who} is starting since {age(view.uptime_seconds)}"
+        + (f"; before that{ended}" if ended else ""),
+        "hung": f"{who} hangs and is being replaced{_doing(view)}",
+        "stopping": f"{who} is being ended{_doing(view)}",
+        "killed": f"{who} is being killed{_doing(view)}",
+        "stopped": f"{view.name} is stopped{ended}",
+    }
+    return sentences.get(view.state, f"{view.name} is {view.state}{ended}")
 
 
 def _slow(view: ProcessView, snapshot: Snapshot) -> Iterator[str]:
     """Tell what is wrong with a process that runs."""
-    if snapshot.kernel_states.get(view.name, "") in tuple(STOPPED_BY_SIGNAL):
-        yield f"{view.name} (pid {view.pid}) is stopped by a signal or a debugger"
     timeout = snapshot.state.heartbeat_timeout_ms
-    if view.heartbeat_age_ms is None:
+    if snapshot.kernel_states.get(view.name, "") in tuple(STOPPED_BY_SIGNAL):
+        beat = age((view.heartbeat_age_ms or 0) / 1000)
+        yield (
+            f"{view.name} (pid {view.pid}) is stopped by a signal or a debugger; "
+            f"its last heartbeat was {beat} ago"
+        )
+    elif view.heartbeat_age_ms is None:
         if view.state == "running":
             yield (
                 f"{view.name} (pid {view.pid}) has given no sign of life "

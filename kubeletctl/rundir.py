@@ -1,4 +1,4 @@
-"""The run directory seen from outside: is there a kubelet, and what does it say of itself?"""
+"""The run directory seen from outside: whether a kubelet runs, and what it says of itself."""
 
 from __future__ import annotations
 

@@ -73,9 +73,7 @@ def take(run_dir: RunDir) -> Snapshot:
         usage = procfs.usage(process.pid) if process.pid else None
         views.append(view(process, rows.get(name), usage, time.monotonic_ns()))
         letters[name] = usage.state if usage else ""
-    return Snapshot(
-        time.monotonic_ns(), time.time(), state, tuple(views), rows, letters
-    )
+    return Snapshot(time.monotonic_ns(), time.time(), state, tuple(views), rows, letters)
 
 
 def _supervisor(state: State) -> ProcessState:

@@ -17,16 +17,20 @@ python_is_new_enough() {
 	"$1" -c "import sys; sys.exit(sys.version_info < ($PYTHON_MAJOR, $PYTHON_MINOR))" 2>/dev/null
 }
 
-# find_python [candidate...]: prints the first interpreter that is new enough.
+# find_python NAMED [CANDIDATE...]: prints the interpreter that was named, or, with an empty name, the
+# first that is new enough.
 find_python() {
-	local candidate
-	for candidate in "$@" python3 python3.14 python3.13 python3.12 python3.11; do
-		if [ -n "$candidate" ] && command -v "$candidate" >/dev/null && python_is_new_enough "$candidate"; then
+	local named=$1 candidate
+	shift
+	local -a candidates=("$@" python3 python3.14 python3.13 python3.12 python3.11)
+	[ -z "$named" ] || candidates=("$named")
+	for candidate in "${candidates[@]}"; do
+		if command -v "$candidate" >/dev/null && python_is_new_enough "$candidate"; then
 			command -v "$candidate"
 			return
 		fi
 	done
-	die "no Python $PYTHON_MAJOR.$PYTHON_MINOR or newer found (looked at: ${*:-python3} and python3.11 to python3.14)" \
+	die "no Python $PYTHON_MAJOR.$PYTHON_MINOR or newer found (looked at: ${candidates[*]})" \
 		"On Debian 12 or newer: apt-get install python3 python3-venv" \
 		"Or name one: make setup PYTHON=/path/to/python3"
 }

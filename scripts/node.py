@@ -144,14 +144,15 @@ def _environment(address: str) -> dict[str, str]:
 
 
 def _give_up(process: subprocess.Popen[bytes], log: Path, failure: BaseException) -> str:
-    """End a kubelet that did not come up, and return why with the end of its log."""
+    """End a kubelet that did not come up, show the end of its log, and return why."""
     if process.poll() is None and not wait_gone(process.pid, ABANDON_SECONDS, signal.SIGTERM):
         wait_gone(process.pid, ABANDON_SECONDS, signal.SIGKILL)
     status = process.wait()
-    tail = log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
-    cause = f"{failure}" or "interrupted"
+    for line in log.read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]:
+        print(f"    {line}", file=sys.stderr)
+    cause = str(failure) or "interrupted"
     ended = f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-    return "\n".join([*tail, f"{cause} ({ended}); its log is {log}"])
+    return f"{cause} ({ended}); its log is {log}"
 
 
 def stop(run_dir: Path, seconds: float) -> None:

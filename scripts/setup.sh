@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Makes .venv ready for work: exactly the packages of constraints.txt and an editable install of this
 # checkout. Cheap when nothing changed. A run that was cut off leaves a mark, and the next one starts
-# over: pip takes a half-unpacked package for an installed one.
+# over: pip takes a half-unpacked package for an installed one, and a half-written wheel for a whole.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=scripts/lib.sh
 . scripts/lib.sh
 
 venv=.venv cache=.cache wheels=.cache/wheels log=.cache/setup.log
-stamp=$venv/.setup-done mark=$venv/.setup-unfinished
+stamp=$venv/.setup-done mark=$venv/.setup-unfinished fetched=$wheels/.fetched
 
 # What the virtualenv was made from: the files by content (git changes their times) and the place,
 # which is written into the scripts of a virtualenv.
@@ -26,6 +26,7 @@ make_venv() {
 	local python
 	if [ -e $mark ]; then
 		say "The last setup was cut off: making $venv anew"
+		[ -e $fetched ] || rm -rf $wheels
 		rm -rf $venv
 	elif [ -e $venv ] && ! { python_is_new_enough $venv/bin/python && $venv/bin/python -m pip --version >/dev/null 2>&1; }; then
 		say "$venv does not work (any more): making it anew"
@@ -45,15 +46,31 @@ make_venv() {
 
 pip() { run_logged $log $venv/bin/python -m pip --quiet --disable-pip-version-check --no-input "$@"; }
 
+# What the wheels were fetched for.
+wheels_key() {
+	$venv/bin/python -c 'import sys, sysconfig; print(sys.version_info[:2], sysconfig.get_platform())'
+	sha256sum constraints.txt
+}
+
+# The tools that build come first, at their pins, and build in place of an isolated environment whose
+# contents nobody pinned.
+fetch_wheels() {
+	if [ -f $fetched ] && [ "$(<$fetched)" = "$(wheels_key)" ]; then
+		pip install --no-index --find-links $wheels --constraint constraints.txt pip setuptools
+		return
+	fi
+	rm -f $fetched
+	say "Fetching $1 packages into $wheels (about half a minute)"
+	pip install --constraint constraints.txt pip setuptools
+	pip wheel --no-build-isolation --no-deps --find-links $wheels --wheel-dir $wheels --requirement constraints.txt
+	wheels_key >$fetched
+}
+
 install_packages() {
 	local count
 	count=$(grep -c '==' constraints.txt)
-	# The tools that build come first, at their pins, and build in place of an isolated environment
-	# whose contents nobody pinned.
-	say "Fetching $count packages into $wheels (about a minute the first time)"
-	pip install --constraint constraints.txt pip setuptools
-	pip wheel --no-build-isolation --no-deps --find-links $wheels --wheel-dir $wheels --requirement constraints.txt
-	say "Installing $count packages into $venv (about half a minute)"
+	fetch_wheels "$count"
+	say "Installing $count packages into $venv (about 20 seconds)"
 	pip install --no-index --find-links $wheels --no-deps --requirement constraints.txt
 	pip install --no-index --no-build-isolation --no-deps --editable .
 	pip check

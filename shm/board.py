@@ -23,7 +23,6 @@ import struct
 import time
 import zlib
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
@@ -39,6 +38,8 @@ MAX_QUEUES: Final = 8
 OVERFLOW: Final = "overflow"  # holds what was counted under names that found no room
 SAMPLE_NS: Final = 500_000_000  # asking the kernel for the CPU time costs as much as a beat
 OLDER_SAMPLE_NS: Final = 5_000_000_000
+
+_ALL_ONES: Final = (1 << 64) - 1
 
 # Places of single words, in units of 8 bytes.
 _BEATS, _BEAT, _LAG, _LAG_MAX = 4, 5, 6, 7
@@ -203,7 +204,7 @@ class RowWriter:
         place = self._counters.words.get(name)
         if place is None:
             place = self._counters.add(self._view, self._words, name, 0)
-        self._words[place] += n
+        self._words[place] = self._words[place] + n & _ALL_ONES
 
     def depth(self, name: str, n: int) -> None:
         """Set the depth of a queue, which is made at its first use."""
@@ -314,7 +315,8 @@ def _parse_text(data: bytes, turn: int) -> tuple[str, str, str, str, int] | None
 def _parse_names(data: bytes, start: int, number: int) -> dict[str, int]:
     names = {}
     for at in range(start, start + number * _NAMED.size, _NAMED.size):
-        value, name = _NAMED.unpack_from(data, at)
-        with suppress(UnicodeDecodeError):
-            names[name.rstrip(b"\0").decode()] = value
+        value, padded = _NAMED.unpack_from(data, at)
+        name = padded.rstrip(b"\0").decode(errors="replace")
+        if name.isprintable() and 0 < len(name.encode()) <= NAME_BYTES:
+            names[name] = value
     return names

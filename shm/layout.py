@@ -116,26 +116,25 @@ def header_problem(head: bytes, file_size: int, declaration: Declaration) -> str
     """Say what keeps this file from being the declared table; None if nothing does."""
     if len(head) < PAGE:
         return f"the file has {file_size} bytes, less than a header"
-    magic, order, layout, schema, name = CONSTANTS.unpack_from(head)
-    if magic != MAGIC:
-        return f"the file does not begin as a table does ({magic!r})"
-    if order != ORDER_MARK:
-        return "it was written on a machine with another byte order"
-    if layout != LAYOUT_VERSION:
-        return f"layout version {layout}, this is version {LAYOUT_VERSION}"
+    magic, order, version, schema, name = CONSTANTS.unpack_from(head)
     (crc,) = CONSTANTS_CRC.unpack_from(head, CONSTANTS.size)
-    if crc != zlib.crc32(head[: CONSTANTS.size]):
-        return "its header fails its checksum"
-    if name.rstrip(b"\0") != declaration.name.encode():
-        return f"it holds the table {name.rstrip(bytes(1)).decode(errors='replace')!r}"
-    if schema != declaration.schema:
-        return f"schema version {schema}, this is version {declaration.schema}"
+    sound = crc == zlib.crc32(head[: CONSTANTS.size])
+    name = name.rstrip(b"\0").decode(errors="replace")
     size = header_word(head, W_SIZE)
-    if size < PAGE or size % PAGE or size > file_size:
-        return f"the file has {file_size} bytes, its header says {size}"
-    if header_word(head, W_GENERATION) >= MAX_GENERATION:
-        return "its generation is out of range"
-    return None
+    findings = (
+        (magic != MAGIC, f"the file does not begin as a table does ({magic!r})"),
+        (order != ORDER_MARK, "it was written on a machine with another byte order"),
+        (version != LAYOUT_VERSION, f"layout version {version}, this is {LAYOUT_VERSION}"),
+        (not sound, "its header fails its checksum"),
+        (name != declaration.name, f"it holds the table {name!r}"),
+        (schema != declaration.schema, f"schema version {schema}, this is {declaration.schema}"),
+        (
+            size < PAGE or size % PAGE != 0 or size > file_size,
+            f"the file has {file_size} bytes, its header says {size}",
+        ),
+        (header_word(head, W_GENERATION) >= MAX_GENERATION, "its generation is out of range"),
+    )
+    return next((text for found, text in findings if found), None)
 
 
 def header_word(head: bytes, word: int) -> int:

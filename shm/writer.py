@@ -42,16 +42,19 @@ class _Slot:
 class Writer:
     """The one process that may change a table. It belongs to one thread."""
 
-    def __init__(self, fd: int, declaration: Declaration, *, fresh: bool, reason: str | None) -> None:
+    def __init__(
+        self, fd: int, declaration: Declaration, *, fresh: bool, reason: str | None
+    ) -> None:
         """Use :meth:`attach` instead."""
         self.table = declaration.name
         self.fresh = fresh  # it began empty: first of its kind, or rebuilt
         self.reason = reason  # why it was rebuilt, in a sentence
         self._limit = declaration.max_bytes // layout.PAGE * layout.PAGE
         self._fd = fd
+        self._generation = 0
         self._slots: dict[str, _Slot] = {}
         self._free_numbers: list[int] = []
-        self._map(os.fstat(fd).st_size)
+        self._map(layout.header_word(files.read_header(fd)[0], layout.W_SIZE))
         try:
             self._adopt(take_census(self._view, self._words))
         except BaseException:
@@ -106,14 +109,17 @@ class Writer:
         generation = clock()
         if len(head) == layout.PAGE:
             old = layout.header_word(head, layout.W_GENERATION)
-            generation = max(generation, old + 2) if old < layout.MAX_GENERATION // 2 else generation
+            generation = (
+                max(generation, old + 2) if old < layout.MAX_GENERATION // 2 else generation
+            )
         new = files.create(path, declaration, generation, replace=True)
         if new is None:
             raise TableUnavailable(declaration.name, f"{path} was removed while it was rebuilt")
         files.supersede(fd)
-        os.close(fd)
         reason = f"table {declaration.name}: {problem}; rebuilt empty"
-        return cls(new, declaration, fresh=True, reason=reason)
+        writer = cls(new, declaration, fresh=True, reason=reason)
+        os.close(fd)
+        return writer
 
     # -- what others call -------------------------------------------------------------------
 
@@ -135,7 +141,11 @@ class Writer:
     def put(self, key: str, payload: bytes, stamp_ns: int = 0) -> int:
         """Store a value and return its generation. Readers see the old one or this one."""
         if not 0 <= stamp_ns < _MAX_STAMP:
-            raise ValueError(f"table {self.table}: stamp {stamp_ns} is not an unsigned 64-bit number")
+            raise ValueError(
+                f"table {self.table}: stamp {stamp_ns} is not an unsigned 64-bit number"
+            )
+        if not isinstance(payload, bytes):
+            raise TypeError(f"table {self.table}: a payload is bytes, not {type(payload).__name__}")
         slot = self._slots.get(key)
         known = slot is not None
         if slot is None:
@@ -143,7 +153,7 @@ class Writer:
         length = len(payload)
         side = ~slot.seq & 1
         offset, capacity = slot.blocks[side]
-        if not length <= capacity <= max(4 * length, 512):
+        if capacity == 0 or not length <= capacity <= max(4 * length, 512):
             try:
                 offset, capacity = self._new_block(slot, side, length)
             except BaseException:
@@ -205,7 +215,7 @@ class Writer:
 
     def verify(self) -> str | None:
         """Look at everything in the table and say what is wrong; None if nothing is."""
-        head, size = files.read_header(self._fd)
+        size = os.fstat(self._fd).st_size
         if size < self._arena.end:
             return f"table {self.table}: the file was cut to {size} bytes"
         try:
@@ -314,9 +324,11 @@ class Writer:
             if err.errno in _NO_SPACE:
                 return f"the file system cannot take more: {err.strerror}"
             raise
-        self._unmap()
+        old = self._words, self._view, self._mapping
         self._map(size)
-        fence()
+        for held in old[:2]:
+            held.release()
+        old[2].close()
         self._words[layout.W_SIZE] = size
         self._arena.extend(size)
         return None

@@ -6,7 +6,6 @@ All decisions are ``lifecycle.transition`` and ``liveness.judge``; here they are
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import signal
 import socket
@@ -346,13 +345,13 @@ def process_state(pid: int) -> str:
     return f"{letter} at {place}" if place not in ("", "0") else letter
 
 
-def set_oom_score(pid: int, score: int) -> None:
-    """Tell the kernel how gladly this process is given up (C-12); lowering needs a privilege."""
+def set_oom_score(pid: int, score: int) -> str | None:
+    """Tell the kernel how gladly this process is given up (C-12); why it could not be told."""
     try:
         with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
             file.write(str(score))
-    except PermissionError:
-        log.v(2, "Not allowed to lower the OOM score", child=pid, score=score)
+    except (ProcessLookupError, FileNotFoundError):
+        return None  # gone already
     except OSError as err:
-        if err.errno not in (errno.ESRCH, errno.ENOENT):
-            log.warning("Could not set the OOM score", child=pid, score=score, err=err)
+        return f"oomScoreAdj: {score}: {err.strerror}"
+    return None

@@ -94,6 +94,25 @@ def check_paths(run_dir: RunDir, kinds: Iterable[str]) -> None:
         )
 
 
+def check_reachable(run_dir: RunDir, uid: int, gid: int) -> None:
+    """Refuse a run directory that the processes without root could not get to."""
+    path = os.path.dirname(run_dir.root)
+    while True:
+        found = os.stat(path)
+        mode = found.st_mode
+        opened = mode & 0o001
+        opened = opened or (found.st_gid == gid and mode & 0o010)
+        opened = opened or (found.st_uid == uid and mode & 0o100)
+        if not opened:
+            raise RunDirError(
+                f"--run-dir: {run_dir.root}: {path} is closed to uid {uid}, which the processes "
+                "without root run as; open it for searching (chmod o+x) or use another directory"
+            )
+        if path == "/":
+            return
+        path = os.path.dirname(path)
+
+
 def prepare(run_dir: RunDir, owners: dict[str, int], gid: int) -> None:
     """Make the directories with their owners: ``owners`` maps each kind to its user."""
     try:

@@ -14,6 +14,7 @@ import faulthandler
 import gc
 import importlib
 import os
+import resource
 import signal
 import time
 from collections import deque
@@ -421,17 +422,19 @@ class Supervisor:
             log.error("Could not write the state file", path=self._run_dir.state, err=err)
 
 
-def own_limits(settings: Settings) -> list[str]:
+def own_limits(settings: Settings) -> tuple[str, ...]:
     """Set the supervisor's own OOM score and limit of open files (C-12); what could not be."""
-    import resource
+    return tuple(
+        filter(None, (set_oom_score(os.getpid(), settings.oom_score_adj), _open_files(settings)))
+    )
 
-    notes = []
-    set_oom_score(os.getpid(), settings.oom_score_adj)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+def _open_files(settings: Settings) -> str | None:
     wanted = settings.max_open_files
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
     except (ValueError, PermissionError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        notes.append(f"maxOpenFiles: {wanted}: not allowed here; {hard} are (was {soft})")
-    return notes
+        return f"maxOpenFiles: {wanted}: not allowed here, {hard} are"
+    return None

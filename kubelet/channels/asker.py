@@ -129,7 +129,7 @@ class Asker:
             self._counters.asks_sent += 1
 
     def _take(self, socket: sockets.Socket) -> None:
-        parts = socket.recv_multipart(zmq.DONTWAIT)
+        parts = socket.recv_multipart(sockets.DONTWAIT)
         size = sum(map(len, parts))
         if size > wire.MAX_FRAME:
             self._counters.answers_oversized += 1

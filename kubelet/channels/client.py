@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -86,9 +87,7 @@ class _Exchange:
 
     def run(self, frame: bytes) -> wire.Envelope:
         """Send when connected, then wait for the answer."""
-        if not self._poll(self._socket, zmq.POLLOUT):
-            raise _NoAnswerError(sent=False, gone=False)
-        self._socket.send(frame, zmq.DONTWAIT)
+        self._send(frame)
         while True:
             arrived = self._wait_for_answer()
             answer = self._receive()
@@ -99,11 +98,15 @@ class _Exchange:
             if self._monitor.poll(0):
                 raise _NoAnswerError(sent=True, gone=True)
 
+    def _send(self, frame: bytes) -> None:
+        while self._socket.poll(self._left_ms(), zmq.POLLOUT):
+            with contextlib.suppress(zmq.Again):  # the connection ended in between
+                self._socket.send(frame, zmq.DONTWAIT)
+                return
+        raise _NoAnswerError(sent=False, gone=False)
+
     def _left_ms(self) -> int:
         return max(0, (self._deadline - time.monotonic_ns()) // 1_000_000)
-
-    def _poll(self, socket: sockets.Socket, what: int) -> bool:
-        return bool(socket.poll(self._left_ms(), what))
 
     def _wait_for_answer(self) -> bool:
         poller = zmq.Poller()

@@ -37,13 +37,14 @@ class Publisher:
     """Binds the XPUB of a process and publishes its tables' changes."""
 
     def __init__(self, ground: sockets.Ground, path: Path) -> None:
+        self._bug = ground.bug
         self._counters = ground.counters
         self._epoch = ground.clock()
         self._offers: dict[str, _Offer] = {}
         self._greet: set[str] = set()
         self._garbage = Complaint("Dropped what is no subscription")
         self._overflow = Complaint("A subscriber does not keep up, hints to it are dropped")
-        stranger = Complaint("Closed connections to the hint socket that did not speak ZeroMQ")
+        stranger = Complaint("Connections to the hint socket ended without speaking ZeroMQ")
         self._strangers = sockets.Strangers(ground.clock, stranger)
         socket = sockets.make(ground.context, zmq.XPUB)
         socket.set(zmq.XPUB_VERBOSE, 1)  # tell of each subscriber, not only a topic's first
@@ -97,7 +98,7 @@ class Publisher:
             self._socket.raw.set(zmq.XPUB_NODROP, 1)
 
     def _take(self, socket: sockets.Socket) -> None:
-        parts = socket.recv_multipart(zmq.DONTWAIT)
+        parts = socket.recv_multipart(sockets.DONTWAIT)
         message = parts[0]
         if len(parts) > 1 or not message or message[0] not in (_SUBSCRIBE, _UNSUBSCRIBE):
             self._counters.hints_garbage += 1
@@ -108,16 +109,20 @@ class Publisher:
 
     def _welcome(self, topic: bytes) -> None:
         """Have the newcomer compare generations; many newcomers at once cost one hint a table."""
-        if not self._greet:
+        wanted = {t for t in self._offers if wire.topic(t).startswith(topic)}
+        if wanted and not self._greet:
             asyncio.get_running_loop().call_soon(self._say_hello)
-        self._greet.update(t for t in self._offers if wire.topic(t).startswith(topic))
+        self._greet |= wanted
 
     def _say_hello(self) -> None:
         tables, self._greet = self._greet, set()
         if self._socket.raw.closed:
             return
-        for table in sorted(tables):
-            self._publish(table, ANY_KEY, self._offers[table].generation())
+        try:
+            for table in sorted(tables):
+                self._publish(table, ANY_KEY, self._offers[table].generation())
+        except Exception as error:  # noqa: BLE001 - handed on: a bug must end the process
+            self._bug(error)
 
 
 @dataclass(slots=True)
@@ -151,7 +156,7 @@ class Subscriber:
         self._socket.close()
 
     def _take(self, socket: sockets.Socket) -> None:
-        parts = socket.recv_multipart(zmq.DONTWAIT)
+        parts = socket.recv_multipart(sockets.DONTWAIT)
         size = sum(map(len, parts))
         if size > wire.MAX_FRAME:
             self._counters.sub_oversized += 1

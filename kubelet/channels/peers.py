@@ -43,9 +43,6 @@ class _Tree:
     users: frozenset[int]  # under whose ids the kinds run
 
 
-_NO_TREE: Final = _Tree(0, {}, frozenset())
-
-
 class PeerBook:
     """Maps a peer's credentials to its kind, to ``ctl``, or to None for a stranger.
 
@@ -57,15 +54,18 @@ class PeerBook:
         self._path = state_path
         self._own_uid = own_uid
         self._stamp: tuple[int, int, int] | None = None
-        self._tree = _NO_TREE
+        self._tree: _Tree | None = None
 
     def __call__(self, uid: int, pid: int) -> str | None:
         """Tell the kind of a peer."""
         self._refresh()
-        kind = self._tree.kinds.get(pid)
+        tree = self._tree
+        if tree is None:
+            return None
+        kind = tree.kinds.get(pid)
         if kind is not None:
-            return kind if uid in self._tree.users else None
-        if uid in (ROOT, self._own_uid) and not self._inside(pid):
+            return kind if uid in tree.users else None
+        if uid in (ROOT, self._own_uid) and not _inside(tree.supervisor, pid):
             return CTL
         return None
 
@@ -78,27 +78,28 @@ class PeerBook:
             self._tree = _parse(json.loads(self._path.read_bytes()), self._own_uid)
             self._stamp = stamp
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            # Without a list nobody is a kind; kubeletctl still is what its user makes it.
-            self._tree, self._stamp = _NO_TREE, None
+            # Without a list a kind cannot be told from kubeletctl, so nobody is anybody.
+            self._tree, self._stamp = None, None
 
-    def _inside(self, pid: int) -> bool:
-        """Whether a process descends from the supervisor, or nothing can be known about it.
 
-        A child just forked is not on the list yet, and a helper of a kind never is; neither may
-        pass for the operator because it runs as root.
-        """
-        if pid == 0:  # from outside our pid namespace, so not below us
+def _inside(supervisor: int, pid: int) -> bool:
+    """Whether a process descends from the supervisor, or nothing can be known about it.
+
+    A child just forked is not on the list yet, and a helper of a kind never is; neither may
+    pass for the operator because it runs as root.
+    """
+    if pid == 0:  # from outside our pid namespace, so not below us
+        return False
+    for _ in range(_DEPTH):
+        if pid == supervisor:
+            return True
+        if pid <= 1:
             return False
-        for _ in range(_DEPTH):
-            if pid == self._tree.supervisor:
-                return True
-            if pid <= 1:
-                return False
-            parent = _parent(pid)
-            if parent is None:
-                return True
-            pid = parent
-        return True
+        parent = _parent(pid)
+        if parent is None:
+            return True
+        pid = parent
+    return True
 
 
 def _parse(state: Any, own_uid: int) -> _Tree:

@@ -112,7 +112,7 @@ class Server:
         self._clock = ground.clock
         self._garbage = Complaint("Dropped what is no request")
         self._denied = Complaint("Denied a request")
-        stranger = Complaint("Closed connections to the request socket that did not speak ZeroMQ")
+        stranger = Complaint("Connections to the request socket ended without speaking ZeroMQ")
         self._strangers = sockets.Strangers(ground.clock, stranger)
         socket = sockets.make(ground.context, zmq.ROUTER)
         socket.set(zmq.ROUTER_MANDATORY, 1)  # a reply to nobody is an error, not silence
@@ -132,7 +132,7 @@ class Server:
         self._socket.close()
 
     def _take(self, socket: sockets.Socket) -> None:
-        frames = socket.recv_multipart(zmq.DONTWAIT, copy=False)
+        frames = socket.recv_multipart(sockets.DONTWAIT, copy=False)
         self._counters.requests_received += 1
         size = sum(map(len, frames[1:]))
         if size > wire.MAX_FRAME:
@@ -178,11 +178,11 @@ class Server:
             self._deny(envelope.name, kind, credentials)
             raise _RefusedError(ErrorKind.DENIED, "the sender is not known here")
         row, served = messages.BY_NAME.get(envelope.name), self._handlers.get(envelope.name)
-        if row is None or served is None:
-            raise _RefusedError(ErrorKind.UNKNOWN, f"no request {envelope.name[:64]!r} here")
-        if kind not in row.allowed:
+        if row is not None and kind not in row.allowed:
             self._deny(row.name, kind, credentials)
             raise _RefusedError(ErrorKind.DENIED, f"not from {kind}")
+        if row is None or served is None:
+            raise _RefusedError(ErrorKind.UNKNOWN, f"no request {envelope.name[:64]!r} here")
         if envelope.deadline_ns <= self._clock():
             self._counters.requests_late += 1
             return None

@@ -34,9 +34,15 @@ HIGH_WATER: Final = 1000  # messages, per direction and connection
 MAX_MESSAGE: Final = 16 << 20  # libzmq closes a connection that announces more
 RECONNECT_MS: Final = 20
 RECONNECT_MAX_MS: Final = 200
-HANDSHAKE_MS: Final = 1000
+HANDSHAKE_MS: Final = 3000  # a connection that has said nothing by then is closed
 BACKLOG: Final = 128
 BATCH: Final = 64  # messages handled before the loop gets its turn
+
+# As plain integers: arithmetic on the enums costs more than the system calls it is for.
+DONTWAIT: Final = int(zmq.DONTWAIT)
+_READABLE: Final = int(zmq.POLLIN)
+_WRITABLE: Final = int(zmq.POLLOUT)
+_EVENTS: Final = int(zmq.EVENTS)
 
 _EVENT: Final = struct.Struct("=Hi")
 
@@ -120,7 +126,7 @@ def _share(path: Path) -> None:
 class LoopSocket:
     """A socket whose messages are handed over by callbacks on the running loop.
 
-    ``take`` receives one message without blocking and handles it, or raises ``zmq.Again``.
+    ``take`` receives and handles one message; it is called only while there is one.
     ``writable`` is called when there is room again after ``send`` said FULL.
     ``bug`` gets any other exception of these two.
     """
@@ -153,9 +159,9 @@ class LoopSocket:
         """Send without blocking."""
         try:
             if len(parts) == 1:
-                self._socket.send(parts[0], zmq.DONTWAIT)
+                self._socket.send(parts[0], DONTWAIT)
             else:
-                self._socket.send_multipart(parts, zmq.DONTWAIT)
+                self._socket.send_multipart(parts, DONTWAIT)
         except zmq.Again:
             self._wants_room = True
             return Sent.FULL
@@ -182,7 +188,8 @@ class LoopSocket:
         self._socket.close(linger=0)
 
     def _events(self) -> int:
-        return int(self._socket.get(zmq.EVENTS))
+        events: int = self._socket.getsockopt(_EVENTS)  # type: ignore[assignment]
+        return events
 
     def _schedule(self) -> None:
         if self._next is None:
@@ -193,7 +200,7 @@ class LoopSocket:
         if self._pumping or self._next:
             return
         events = self._events()
-        if events & zmq.POLLIN or (self._wants_room and events & zmq.POLLOUT):
+        if events & _READABLE or (self._wants_room and events & _WRITABLE):
             self._schedule()
 
     def _pump(self) -> None:
@@ -206,7 +213,7 @@ class LoopSocket:
             self._schedule()
         if self._socket.closed:  # by what was received
             return
-        if self._wants_room and self._events() & zmq.POLLOUT:
+        if self._wants_room and self._events() & _WRITABLE:
             self._wants_room = False
             self._guard(self._writable)
         self._look_again()
@@ -216,11 +223,9 @@ class LoopSocket:
         self._pumping = True
         try:
             for _ in range(limit):
-                self._take(self._socket)
-                if self._socket.closed:
+                if self._socket.closed or not self._events() & _READABLE:
                     return True
-        except zmq.Again:
-            return True
+                self._take(self._socket)
         except Exception as error:  # noqa: BLE001 - handed on: a bug must end the process
             self._bug(error)
         finally:
@@ -258,7 +263,7 @@ class Monitor:
         self._pair = LoopSocket(pair, self._take, ground.bug)
 
     def _take(self, socket: Socket) -> None:
-        parts = socket.recv_multipart(zmq.DONTWAIT)
+        parts = socket.recv_multipart(DONTWAIT)
         event, value = _EVENT.unpack(parts[0])
         self._on_event(event, value)
 

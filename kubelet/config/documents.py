@@ -9,6 +9,8 @@ supervisor and never need it.
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +21,10 @@ MAX_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 64
 _TAG: Final = "tag:yaml.org,2002:"
 
-Path_ = tuple[str | int, ...]
+# A number with an exponent needs no point, other than in PyYAML.
+_EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]{1,3}")
+
+Place = tuple[str | int, ...]
 
 
 class Unreadable(Exception):  # noqa: N818 - carries problems, one or more
@@ -36,10 +41,10 @@ class Document:
 
     path: str
     content: Any
-    lines: dict[Path_, int] = field(default_factory=dict)
+    lines: dict[Place, int] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
-    def where(self, path: Path_) -> str:
+    def where(self, path: Place) -> str:
         """Return ``file:line`` of a value, or of the nearest thing around it."""
         for length in range(len(path), 0, -1):
             if line := self.lines.get(path[:length]):
@@ -72,7 +77,9 @@ def _text(path: str) -> str:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as err:
         line = data.count(b"\n", 0, err.start) + 1
-        raise Unreadable([Problem(f"{path}:{line}", "", "not UTF-8", "must be text in UTF-8")]) from None
+        raise Unreadable(
+            [Problem(f"{path}:{line}", "", "not UTF-8", "must be text in UTF-8")]
+        ) from None
     if not text.strip():
         raise Unreadable([Problem(path, "", "empty file", "must hold a KubeletConfiguration")])
     return text
@@ -101,7 +108,7 @@ class _Reader:
     """Turns one YAML text into a Document."""
 
     def __init__(self, path: str) -> None:
-        import yaml  # noqa: PLC0415 - see the module's docstring
+        import yaml  # see the module's docstring
 
         self._yaml = yaml
         self._loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -120,7 +127,9 @@ class _Reader:
             problem = Problem(self._document.path, "", "bad YAML", one_line(str(err)))
             raise Unreadable([problem]) from None
         if node is None:
-            empty = Problem(self._document.path, "", "empty file", "must hold a KubeletConfiguration")
+            empty = Problem(
+                self._document.path, "", "empty file", "must hold a KubeletConfiguration"
+            )
             raise Unreadable([empty])
         self._document.content = self._value(node, ())
         return self._document
@@ -144,7 +153,7 @@ class _Reader:
             where = f"{where}:{mark.line + 1}:{mark.column + 1}"
         return Problem(where, "", "bad YAML", err.problem or err.context or "syntax error")
 
-    def _value(self, node: Any, path: Path_) -> Any:
+    def _value(self, node: Any, path: Place) -> Any:
         self._document.lines[path] = node.start_mark.line + 1
         if id(node) in self._open:
             self._complain(node, path, Raw("alias"), "must not contain itself")
@@ -157,14 +166,14 @@ class _Reader:
         self._built[id(node)] = value
         return value
 
-    def _build(self, node: Any, path: Path_) -> Any:
+    def _build(self, node: Any, path: Place) -> Any:
         if isinstance(node, self._yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, self._yaml.SequenceNode):
             return [self._value(item, (*path, i)) for i, item in enumerate(node.value)]
         return self._scalar(node, path)
 
-    def _mapping(self, node: Any, path: Path_) -> dict[str, Any]:
+    def _mapping(self, node: Any, path: Place) -> dict[str, Any]:
         out: dict[str, Any] = {}
         merged: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -182,7 +191,7 @@ class _Reader:
             self._document.lines[*path, key] = key_node.start_mark.line + 1
         return merged | out
 
-    def _merge(self, node: Any, path: Path_) -> dict[str, Any]:
+    def _merge(self, node: Any, path: Place) -> dict[str, Any]:
         """Resolve ``<<``: one map, or a list of maps of which the first wins."""
         value = self._value(node, (*path, "<<"))
         out: dict[str, Any] = {}
@@ -193,29 +202,23 @@ class _Reader:
                 self._complain(node, (*path, "<<"), part, "must be a map or a list of maps")
         return out
 
-    def _scalar(self, node: Any, path: Path_) -> Any:
-        text: str = node.value
-        match node.tag.removeprefix(_TAG):
-            case "null":
-                return None
-            case "bool":
-                return text.lower() in {"true", "yes", "on"}
-            case "int":
-                return _integer(text)
-            case "float":
-                return _float(text)
-            case "str" | "timestamp" | "value" | "merge":
-                return text
-        self._complain(node, path, Raw(node.tag), "this YAML tag is not allowed")
-        return None
+    def _scalar(self, node: Any, path: Place) -> Any:
+        tag = node.tag.removeprefix(_TAG)
+        if tag == "str" and not node.style and _EXPONENT.fullmatch(node.value):
+            tag = "float"
+        read = _SCALARS.get(tag)
+        if read is None:
+            self._complain(node, path, Raw(node.tag), "this YAML tag is not allowed")
+            return None
+        return read(node.value)
 
-    def _complain(self, node: Any, path: Path_, value: Any, allowed: str) -> None:
+    def _complain(self, node: Any, path: Place, value: Any, allowed: str) -> None:
         where = f"{self._document.path}:{node.start_mark.line + 1}"
         problem = Problem(where, dotted(path), shown(value, dotted(path)), allowed)
         self._document.problems.append(problem)
 
 
-def dotted(path: Path_) -> str:
+def dotted(path: Place) -> str:
     """Render a path for people: ``reservedMemory[0].limits``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
@@ -239,3 +242,15 @@ def _float(text: str) -> float | str:
         return float(body.replace(".inf", "inf").replace(".nan", "nan"))
     except ValueError:
         return text
+
+
+_SCALARS: Final[dict[str, Callable[[str], Any]]] = {
+    "null": lambda _: None,
+    "bool": lambda text: text.lower() in {"true", "yes", "on"},
+    "int": _integer,
+    "float": _float,
+    "str": str,
+    "timestamp": str,
+    "value": str,
+    "merge": str,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ _NAME: Final = 100  # characters up to which a wrong name is worth a suggestion
 _SECRET: Final = "staticPodURLHeader"  # noqa: S105 - the name of the field, not a secret
 
 
-class BadValue(ValueError):
+class BadValueError(ValueError):
     """A value that its type does not allow, with the path below the field where it stands."""
 
     def __init__(self, allowed: str, value: Any, below: str = "") -> None:
@@ -23,10 +22,10 @@ class BadValue(ValueError):
         self.below = below
 
 
-class BadValues(ValueError):
+class BadValuesError(ValueError):
     """Several bad values found in one field."""
 
-    def __init__(self, items: list[BadValue]) -> None:
+    def __init__(self, items: list[BadValueError]) -> None:
         super().__init__("; ".join(item.allowed for item in items))
         self.items = items
 
@@ -97,6 +96,8 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
     """Return the known name that a mistyped one stands for most likely, or nothing."""
     if len(name) > _NAME:
         return ""
+    import difflib  # only where something is wrong
+
     return next(iter(difflib.get_close_matches(name, list(known), 1, cutoff)), "")
 
 

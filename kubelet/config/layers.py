@@ -14,13 +14,9 @@ from typing import Any, Final
 from kubelet.config import documents
 from kubelet.config.checks import clean
 from kubelet.config.documents import Document
-from kubelet.config.errors import BadValue, BadValues, Problem, closest, shown
-from kubelet.config.table import FIELD_BY_PATH, FIELDS, Field
+from kubelet.config.errors import BadValueError, BadValuesError, Problem, closest, shown
+from kubelet.config.table import API_VERSION, DEFAULT, FIELD_BY_PATH, FIELDS, KIND, Field
 from kubelet.config.types import DURATION, FLUSH
-
-API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
-KIND: Final = "KubeletConfiguration"
-DEFAULT: Final = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +61,9 @@ class Layer:
         for path in over.removed:
             self.drop(path)
         for path, value in over.values.items():
-            self.put(path, _merged(FIELD_BY_PATH[path], self.values.get(path), value),
-                     over.origins[path])
+            self.put(
+                path, _merged(FIELD_BY_PATH[path], self.values.get(path), value), over.origins[path]
+            )
         self.failed |= over.failed
 
 
@@ -109,7 +106,7 @@ class _Decoder:
         self.problems: list[Problem] = []
         self._document = document
 
-    def _complain(self, path: documents.Path_, name: str, value: Any, allowed: str) -> None:
+    def _complain(self, path: documents.Place, name: str, value: Any, allowed: str) -> None:
         where = self._document.where(path)
         self.problems.append(Problem(where, name, shown(value, name), allowed))
 
@@ -126,7 +123,7 @@ class _Decoder:
             elif value != allowed:
                 self._complain((name,), name, value, f'must be "{allowed}"')
 
-    def walk(self, tree: dict[str, Any], content: dict[str, Any], path: documents.Path_) -> None:
+    def walk(self, tree: dict[str, Any], content: dict[str, Any], path: documents.Place) -> None:
         """Read the fields of one map of the document."""
         for key, value in content.items():
             here = (*path, key)
@@ -146,24 +143,24 @@ class _Decoder:
                 self._complain(here, documents.dotted(here), value, allowed)
                 self.layer.failed |= set(_below(here))
 
-    def _unknown(self, tree: dict[str, Any], path: documents.Path_, value: Any) -> None:
+    def _unknown(self, tree: dict[str, Any], path: documents.Place, value: Any) -> None:
         close = closest(str(path[-1]), tree)
         hint = f'; did you mean "{close}"?' if close else ""
         self._complain(path, documents.dotted(path), value, f"unknown field{hint}")
 
-    def _remove(self, path: documents.Path_) -> None:
+    def _remove(self, path: documents.Place) -> None:
         for name in _below(path):
             self.layer.drop(name)
 
-    def _field(self, row: Field, path: documents.Path_, value: Any) -> None:
+    def _field(self, row: Field, path: documents.Place, value: Any) -> None:
         if value is None or (row.zero_unset and _empty(row, value)):
             self.layer.drop(row.path)
             return
         try:
             decoded = row.type.decode(value)
-        except BadValue as err:
+        except BadValueError as err:
             self._bad(row, path, err)
-        except BadValues as err:
+        except BadValuesError as err:
             for one in err.items:
                 self._bad(row, path, one)
         else:
@@ -173,7 +170,7 @@ class _Decoder:
             origin = Origin(f"file {self._document.path}", self._document.where(path))
             self.layer.put(row.path, self._placed(row, decoded), origin)
 
-    def _bad(self, row: Field, path: documents.Path_, err: BadValue) -> None:
+    def _bad(self, row: Field, path: documents.Place, err: BadValueError) -> None:
         self._complain(path, row.path + err.below, err.value, err.allowed)
         self.layer.failed.add(row.path)
 
@@ -185,7 +182,7 @@ class _Decoder:
         return clean(posixpath.join(folder, value))
 
 
-def _below(path: documents.Path_) -> list[str]:
+def _below(path: documents.Place) -> list[str]:
     prefix = documents.dotted(path) + "."
     return [name for name in FIELD_BY_PATH if name.startswith(prefix)]
 

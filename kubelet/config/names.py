@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kubelet.config.errors import Raw
-
 _PART: Final = re.compile(r"[A-Za-z0-9](?:[-_.A-Za-z0-9]*[A-Za-z0-9])?")
-_DNS: Final = re.compile(
-    r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*"
+_DNS: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_KEY: Final = (
+    'must be a label key such as "example.com/zone": at most 63 letters, digits, -, _ or .'
 )
-_KEY: Final = 'must be a label key such as "example.com/zone": at most 63 letters, digits, -, _ or .'
 _VALUE: Final = "must be at most 63 letters, digits, -, _ or ., with a letter or digit at each end"
 
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -66,7 +64,9 @@ def node_label(key: str) -> str | None:
 
 # --- sysctls ---------------------------------------------------------------------------------
 
-_SYSCTL: Final = re.compile(r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?(?:[./][a-z0-9](?:[-_a-z0-9]*[a-z0-9])?)*")
+_SYSCTL: Final = re.compile(
+    r"[a-z0-9](?:[-_a-z0-9]*[a-z0-9])?(?:[./][a-z0-9](?:[-_a-z0-9]*[a-z0-9])?)*"
+)
 _SYSCTL_PATTERN: Final = re.compile(r"(?:[a-z0-9][-_a-z0-9]*[./])*(?:[a-z0-9][-_a-z0-9]*)?\*")
 _NAMESPACED: Final = ("kernel.shm", "kernel.msg", "fs.mqueue.", "net.")
 
@@ -114,7 +114,7 @@ def cpus(text: str) -> frozenset[int]:
         low, dash, high = part.partition("-")
         ends = [low, high] if dash else [low]
         if not all(end.isascii() and end.isdigit() and len(end) <= 6 for end in ends):
-            raise ValueError(Raw('must be a list of CPUs such as "0-3,8"'))
+            raise ValueError('must be a list of CPUs such as "0-3,8"')
         first, last = int(ends[0]), int(ends[-1])
         if last < first:
             raise ValueError("must have ranges from a smaller to a larger number")

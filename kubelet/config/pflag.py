@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from kubelet.config.errors import BadValue, BadValues, Problem, Raw, closest, shown
+from kubelet.config.errors import BadValueError, BadValuesError, Problem, Raw, closest, shown
 from kubelet.config.table import (
     ELSEWHERE,
     FLAG_BY_NAME,
@@ -87,7 +87,9 @@ def _short(letters: str, rest: list[str], out: Parsed) -> None:
         letter, letters = letters[0], letters[1:]
         flag = FLAG_BY_SHORTHAND.get(letter)
         if flag is None:
-            out.problems.append(Problem(f"-{letter}", "unknown flag", "", _short_hint(letter, letters)))
+            out.problems.append(
+                Problem(f"-{letter}", "unknown flag", "", _short_hint(letter, letters))
+            )
             return
         if letters.startswith("="):
             _set(flag, letters[1:], out)
@@ -128,15 +130,15 @@ def _set(flag: Flag, text: str, out: Parsed) -> None:
     """Parse one occurrence of a flag and join it to those before it."""
     try:
         value = flag.type.parse(text)
-    except BadValue as err:
+    except BadValueError as err:
         out.problems.append(_bad(flag, err))
-    except BadValues as err:
+    except BadValuesError as err:
         out.problems += [_bad(flag, one) for one in err.items]
     else:
         out.values[flag.name] = _joined(flag, out.values.get(flag.name), value)
 
 
-def _bad(flag: Flag, err: BadValue) -> Problem:
+def _bad(flag: Flag, err: BadValueError) -> Problem:
     name = (flag.field or flag.name) + err.below
     return Problem(f"--{flag.name}", name, shown(err.value, name), err.allowed)
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kubelet.config import types
-from kubelet.config.errors import BadValue, BadValues, closest
+from kubelet.config.errors import BadValueError, BadValuesError, closest
 from kubelet.config.types import Repeat, Type
 
 
 def _no_text(_text: str) -> Any:
-    raise BadValue("can be set in the configuration file only", _text)
+    raise BadValueError("can be set in the configuration file only", _text)
 
 
 def structures(
@@ -24,14 +24,16 @@ def structures(
 
     def item(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise BadValue(f"must be a map with {', '.join(members)}", value)
+            raise BadValueError(f"must be a map with {', '.join(members)}", value)
         bad = [
-            BadValue(_unknown(key, members), one, f".{key}")
+            BadValueError(_unknown(key, members), one, f".{key}")
             for key, one in value.items()
             if key not in members
         ]
         bad += [
-            BadValue("must be set", None, f".{key}") for key in required if value.get(key) is None
+            BadValueError("must be set", None, f".{key}")
+            for key in required
+            if value.get(key) is None
         ]
         out: dict[str, Any] = {}
         for key, kind in members.items():
@@ -39,12 +41,12 @@ def structures(
                 continue
             try:
                 out[key] = kind.decode(value[key])
-            except BadValue as err:
-                bad.append(BadValue(err.allowed, err.value, f".{key}{err.below}"))
-            except BadValues as err:
-                bad += [BadValue(e.allowed, e.value, f".{key}{e.below}") for e in err.items]
+            except BadValueError as err:
+                bad.append(BadValueError(err.allowed, err.value, f".{key}{err.below}"))
+            except BadValuesError as err:
+                bad += [BadValueError(e.allowed, e.value, f".{key}{e.below}") for e in err.items]
         if bad:
-            raise BadValues(bad)
+            raise BadValuesError(bad)
         return out
 
     shape = types.list_of(Type(name, item, _no_text))
@@ -64,7 +66,7 @@ def _parse_taints(text: str) -> list[dict[str, str]]:
         head, found, effect = part.strip().rpartition(":")
         key, _, value = head.partition("=")
         if not found or not key:
-            raise BadValue("must be key=value:Effect, with commas between several", part)
+            raise BadValueError("must be key=value:Effect, with commas between several", part)
         taint = {"key": key, "value": value, "effect": effect}
         out.append({name: one for name, one in taint.items() if one})
     return out
@@ -90,7 +92,7 @@ def _parse_reserved_memory(text: str) -> list[dict[str, Any]]:
     for part in text.split(";") if text else []:
         node, found, limits = part.strip().partition(":")
         if not found or not node.isascii() or not node.isdigit():
-            raise BadValue(allowed, part)
+            raise BadValueError(allowed, part)
         out.append({"numaNode": types.INTEGER32.parse(node), "limits": _LIMITS.parse(limits)})
     return out
 
@@ -118,7 +120,7 @@ def _parse_vmodule(text: str) -> list[dict[str, Any]]:
         if not part:
             continue
         if not found or not pattern:
-            raise BadValue("must be pattern=N, with commas between several", part)
+            raise BadValueError("must be pattern=N, with commas between several", part)
         out.append({"filePattern": pattern, "verbosity": types.UNSIGNED32.parse(level)})
     return out
 

@@ -2,21 +2,19 @@
 
 Each type reads a value from a decoded document (``decode``) and from the text of a flag
 (``parse``); both return the value in its JSON form, which is the only form the configuration is
-kept in. Both raise BadValue or BadValues, which say what is allowed.
+kept in. Both raise BadValueError or BadValuesError, which say what is allowed.
 """
 
 from __future__ import annotations
 
-import csv
 import enum
-import ipaddress
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubelet import durations, quantities
-from kubelet.config.errors import BadValue, BadValues
+from kubelet.config.errors import BadValueError, BadValuesError
 
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
@@ -43,10 +41,17 @@ class Type:
     parse: Callable[[str], Any]
     repeat: Repeat = Repeat.REPLACE
     is_map: bool = False
+    choices: tuple[str, ...] = ()  # the only strings allowed; empty: not a fixed set
 
 
-def _reject(allowed: str, value: Any) -> BadValue:
-    return BadValue(allowed, value)
+def described(text: str, kind: Type) -> str:
+    """Add the choices, if there are any, to a text about a value."""
+    words = [word for word in kind.choices if word]
+    return f"{text} One of: {', '.join(words)}." if words else text
+
+
+def _reject(allowed: str, value: Any) -> BadValueError:
+    return BadValueError(allowed, value)
 
 
 # --- scalars ---------------------------------------------------------------------------------
@@ -192,6 +197,8 @@ QUANTITY_STRING: Final = Type("quantity", _quantity_text, _quantity_text)
 
 
 def _parse_ip(value: Any) -> str:
+    import ipaddress
+
     try:
         if not isinstance(value, str):
             raise _reject("must be an IP address in quotes", value)
@@ -213,7 +220,7 @@ def one_of(*allowed: str) -> Type:
             return value
         raise _reject(text, value)
 
-    return Type("one of " + ", ".join(word or '""' for word in allowed), decode, decode)
+    return Type("string", decode, decode, choices=allowed)
 
 
 # --- lists and maps --------------------------------------------------------------------------
@@ -222,16 +229,16 @@ def one_of(*allowed: str) -> Type:
 def _each(items: Sequence[tuple[str, Any]], read: Callable[[Any], Any]) -> list[Any]:
     """Read every item, and raise all that is wrong with them at once."""
     out: list[Any] = []
-    bad: list[BadValue] = []
+    bad: list[BadValueError] = []
     for below, item in items:
         try:
             out.append(read(item))
-        except BadValue as err:
-            bad.append(BadValue(err.allowed, err.value, below + err.below))
-        except BadValues as err:
-            bad += [BadValue(one.allowed, one.value, below + one.below) for one in err.items]
+        except BadValueError as err:
+            bad.append(BadValueError(err.allowed, err.value, below + err.below))
+        except BadValuesError as err:
+            bad += [BadValueError(one.allowed, one.value, below + one.below) for one in err.items]
     if bad:
-        raise BadValues(bad)
+        raise BadValuesError(bad)
     return out
 
 
@@ -241,6 +248,8 @@ def split_commas(text: str) -> list[str]:
         return []
     if "\n" in text or "\r" in text or "\0" in text:
         raise _reject("must be one line of values with commas between them", text)
+    import csv  # this and ipaddress below are not needed where values are only read back
+
     try:
         return next(csv.reader([text], strict=True), [])
     except csv.Error:
@@ -258,7 +267,7 @@ def list_of(item: Type) -> Type:
     def parse(text: str) -> list[Any]:
         return _each([("", one) for one in split_commas(text)], item.parse)
 
-    return Type(f"list of {item.name}", decode, parse, Repeat.EXTEND)
+    return Type(f"list of {item.name}", decode, parse, Repeat.EXTEND, choices=item.choices)
 
 
 def _pairs(text: str, separator: str) -> dict[str, str]:

@@ -112,7 +112,7 @@ def _unhandled(process: Process, context: dict[str, Any]) -> None:
     """A call-back's error belongs to no task; it ends the process like any other bug."""
     error = context.get("exception")
     if error is None or isinstance(error, OSError):  # a peer that went away is nobody's bug
-        log.v(1, "The event loop complained", message=context.get("message"), err=error)
+        log.v(1, "The event loop complained", what=context.get("message"), err=error)
         return
     process.spawn(_throw(error), name="error of a call-back")
 

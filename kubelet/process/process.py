@@ -11,9 +11,9 @@ from typing import Any
 from kubelet import logging as klog
 from kubelet.channels.channels import Channels
 from kubelet.channels.errors import ChannelError
+from kubelet.channels.messages import CheckTable
 from kubelet.channels.waiting import Waiters
 from kubelet.channels.wire import ANY_KEY, Hint
-from kubelet.channels.messages import CheckTable
 from kubelet.config import Effective
 from kubelet.process.heartbeat import Heartbeat
 from kubelet.process.operations import Operations
@@ -118,9 +118,7 @@ class Process:
         if writer.delete(key):
             self.channels.publish(table, key, writer.generation)
 
-    async def get_newer_than(
-        self, table: str, key: str, stamp_ns: int, seconds: float
-    ) -> Entry:
+    async def get_newer_than(self, table: str, key: str, stamp_ns: int, seconds: float) -> Entry:
         """Wait for an entry observed after a moment; TimeoutError when none came in time."""
 
         def look() -> Entry | None:

@@ -10,8 +10,8 @@ from kubelet import logging as klog
 from kubelet.channels import messages
 from kubelet.channels.errors import HandlerError
 from kubelet.channels.server import Caller
+from kubelet.process import sampler
 from kubelet.process.process import Process, RestartWantedError
-from kubelet.process.sampler import sample
 
 log = klog.get_logger(__name__)
 
@@ -21,7 +21,6 @@ class CommonRequests:
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._profiling = False
         channels = process.channels
         channels.handle(messages.Ping, self.ping)
         channels.handle(messages.Tasks, self.tasks)
@@ -45,22 +44,24 @@ class CommonRequests:
 
     async def profile(self, request: messages.Profile, _caller: Caller) -> messages.Profiled:
         """Sample this process."""
-        if self._profiling:
-            raise HandlerError("this process is being profiled already")
-        self._profiling = True
         try:
-            return messages.Profiled(**await sample(request.seconds, request.hertz, request.mode))
-        finally:
-            self._profiling = False
+            found = await sampler.profile(request.seconds, request.hertz, request.mode)
+        except (ValueError, sampler.SamplerBusyError) as err:
+            raise HandlerError(str(err)) from None
+        return messages.Profiled(found.metadata.samples, found.stacks)
 
-    async def metrics(self, _request: messages.Metrics, _caller: Caller) -> messages.MetricsSnapshot:
+    async def metrics(
+        self, _request: messages.Metrics, _caller: Caller
+    ) -> messages.MetricsSnapshot:
         """Hand out the counters."""
         counters = dict(self._process.channels.counters())
         gauges = {k: float(v) for k, v in self._process.channels.depths().items()}
         gauges["log_lines_lost"] = float(klog.lost_lines())
         return messages.MetricsSnapshot(counters, gauges)
 
-    async def check_table(self, request: messages.CheckTable, _caller: Caller) -> messages.TableChecked:
+    async def check_table(
+        self, request: messages.CheckTable, _caller: Caller
+    ) -> messages.TableChecked:
         """Look at a table of ours that a reader could not make sense of; start anew if it is so."""
         writer = self._process.tables.writers.get(request.table)
         if writer is None:
@@ -80,7 +81,9 @@ class CommonRequests:
         await asyncio.sleep(0)  # the answer goes out first
         raise RestartWantedError(reason)
 
-    async def set_verbosity(self, request: messages.SetVerbosity, _caller: Caller) -> messages.VerbositySet:
+    async def set_verbosity(
+        self, request: messages.SetVerbosity, _caller: Caller
+    ) -> messages.VerbositySet:
         """Log more or less."""
         previous = klog.verbosity()
         klog.set_verbosity(request.level)

@@ -16,7 +16,9 @@ Two ways to weigh a sample:
 Two ways to be woken:
 
 A timer signal, when the event loop runs in the main thread, as it does in all our processes. The
-handler runs in the very thread that it looks at, between two of its bytecodes.
+handler runs in the very thread that it looks at, between two of its bytecodes. The kernel looks at
+the CPU timer once in each of its own ticks (100 to 1000 a second), so a higher ``hertz`` in mode
+``cpu`` gives no more samples than that; the weights stay true.
 
 A thread, otherwise. It sees a busy thread only when that one lets go of the interpreter lock, which
 a callback of a millisecond never does before it is over: nearly all of its work would be put down
@@ -32,6 +34,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
 import signal
 import sys
@@ -52,6 +55,7 @@ MAX_STACKS: Final = 20_000
 CUT_FRAMES: Final = "(outer frames cut)"
 MOVING: Final = "(moving)"
 OTHER_STACKS: Final = "(other stacks)"
+NOT_SAMPLED: Final = "(after the last sample)"
 NATIVE_THREADS: Final = "(native threads)"
 NO_PYTHON: Final = "(no Python frames)"
 
@@ -137,6 +141,25 @@ def check(seconds: float, hertz: int, mode: str) -> Mode:
     if wrong:
         raise ValueError("; ".join(wrong))
     return Mode(mode)
+
+
+def fit(stacks: dict[str, int], max_bytes: int) -> dict[str, int]:
+    """Return the heaviest stacks that fit into a message; the rest is added up in one. Pure."""
+    kept: dict[str, int] = {}
+    rest = 0
+    room = max_bytes - _size(OTHER_STACKS)
+    for stack, weight in sorted(stacks.items(), key=lambda item: (-item[1], item[0])):
+        room -= _size(stack)
+        if room < 0 or stack == OTHER_STACKS:
+            rest += weight
+        else:
+            kept[stack] = weight
+    return {**kept, OTHER_STACKS: rest} if rest else kept
+
+
+def _size(stack: str) -> int:
+    """Return what a stack and its weight take at most, in MessagePack."""
+    return len(stack.encode()) + 5 + 9
 
 
 # --- woken by a timer signal ---------------------------------------------------------------------
@@ -311,8 +334,15 @@ class _Samples:
         finally:
             self.elapsed_ns = time.monotonic_ns() - start
             self.process_cpu_ns = time.process_time_ns() - cpu
-            # What was used after the last look belongs to no stack, nor to the native threads.
-            self.python_cpu_ns += sum(self._advance(ident)[1] for ident in list(self.threads))
+            self._settle()
+
+    def _settle(self) -> None:
+        """Account for what was used after the last look: in an idle process that may be all."""
+        for ident in list(self.threads):
+            thread, used_ns = self._advance(ident)
+            self.python_cpu_ns += used_ns
+            if self.mode is Mode.CPU and used_ns > 0:
+                self._add(f"{thread.name};{NOT_SAMPLED}", used_ns)
 
     def exclude(self, ident: int, cost_ns: int) -> None:
         """Keep what a look cost out of the weights of the thread that took it."""
@@ -414,7 +444,9 @@ def _identify(ident: int) -> _Thread:
     thread = next((one for one in threading.enumerate() if one.ident == ident), None)
     if thread is None or thread.native_id is None:  # native code made it: no Thread object
         return _Thread(f"thread-{ident}", None, 0)
-    return _Thread(_plain(thread.name), thread.native_id, _thread_cpu_ns(thread.native_id) or 0)
+    # Python 3.11 does not set native_id anew after a fork: the main thread would bear its parent's.
+    native_id = os.getpid() if thread is threading.main_thread() else thread.native_id
+    return _Thread(_plain(thread.name), native_id, _thread_cpu_ns(native_id) or 0)
 
 
 def _thread_cpu_ns(native_id: int | None) -> int | None:

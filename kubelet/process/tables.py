@@ -46,8 +46,8 @@ class Tables:
         writer = Writer.attach(self._directory, declaration)
         if writer.reason:
             log.warning("Table rebuilt", table=declaration.name, reason=writer.reason)
-        elif not writer.fresh:
-            log.info("Table attached", table=declaration.name, entries=len(writer))
+        elif len(writer):
+            log.info("Table taken over", table=declaration.name, entries=len(writer))
         return writer
 
     def _attach_reader(self, declaration: Declaration) -> None:
@@ -124,5 +124,7 @@ class Tables:
 
     def close(self) -> None:
         """Let go of everything."""
-        for table in (*self.writers.values(), *self._readers.values()):
-            table.close()
+        for writer in self.writers.values():
+            writer.close()
+        for reader in self._readers.values():
+            reader.close()

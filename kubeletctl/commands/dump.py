@@ -11,15 +11,18 @@ import argparse
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from kubeletctl import procfs
 from kubeletctl.context import Context, process_name
-from kubeletctl.errors import OK, CtlError
+from kubeletctl.errors import FAILED, OK, CtlError
 from kubeletctl.output import Format, emit
 from kubeletctl.rundir import RunDir, load_state
 from kubeletctl.screen import Style
 from kubeletctl.state import State
+from kubeletctl.words import plain
 from supervisor.kinds import SUPERVISOR
 
 PATIENCE = 1.0  # seconds for the handler, and for the event loop
@@ -36,20 +39,42 @@ def run(options: argparse.Namespace, context: Context) -> int:
     """Print both kinds of stacks, or why one of them is not to be had."""
     name = process_name(options.process)
     pid = pid_of(load_state(context.run_dir), name)
-    threads = thread_stacks(context.run_dir, name, pid)
-    tasks, silence = (None, None) if name == SUPERVISOR else _task_stacks(context.run_dir, name)
+    threads = _threads(context.run_dir, name, pid)
+    tasks = None if name == SUPERVISOR else _tasks(context.run_dir, name)
     if context.output is not Format.TEXT:
-        parts = {"threads": threads, "tasks": tasks, "tasks_missing_because": silence}
-        emit({"process": name, "pid": pid, **parts}, context.output)
-        return OK
-    print(context.screen.paint(f"threads of {name} (pid {pid}):", Style.BOLD))
-    print(threads.rstrip())
-    if tasks is not None:
-        print(context.screen.paint(f"\nasyncio tasks of {name}:", Style.BOLD))
-        print(tasks.rstrip() or "(none)")
-    elif silence is not None:
-        print(context.screen.paint(f"\nno asyncio tasks: {silence}", Style.WARN))
-    return OK
+        emit({"process": name, "pid": pid, **document(threads, tasks)}, context.output)
+    else:
+        _show(f"threads of {name} (pid {pid})", threads, context)
+        if tasks is not None:
+            print()
+            _show(f"asyncio tasks of {name}", tasks, context)
+    return FAILED if threads.why_not else OK
+
+
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """One sort of stacks, or why they are not to be had."""
+
+    text: str = ""
+    why_not: str = ""
+
+
+def document(threads: Stacks, tasks: Stacks | None) -> dict[str, Any]:
+    """Return both sorts for programs."""
+    return {
+        "threads": None if threads.why_not else threads.text,
+        "threads_missing_because": threads.why_not or None,
+        "tasks": None if tasks is None or tasks.why_not else tasks.text,
+        "tasks_missing_because": "it has no event loop" if tasks is None else tasks.why_not or None,
+    }
+
+
+def _show(title: str, stacks: Stacks, context: Context) -> None:
+    if stacks.why_not:
+        print(context.screen.paint(f"no {title}: {stacks.why_not}", Style.WARN))
+        return
+    print(context.screen.paint(f"{title}:", Style.BOLD))
+    print("\n".join(plain(line) for line in stacks.text.rstrip().splitlines()) or "(none)")
 
 
 def pid_of(state: State, name: str) -> int:
@@ -62,35 +87,35 @@ def pid_of(state: State, name: str) -> int:
     return found.pid
 
 
-def thread_stacks(run_dir: RunDir, name: str, pid: int) -> str:
-    """Have the process write its stacks, and return them."""
+def _threads(run_dir: RunDir, name: str, pid: int) -> Stacks:
+    """Have the process write its threads' stacks, and return them."""
     path = run_dir.path("stacks", name)
     before = _size(path)
-    _signal(name, pid)
-    text = _new_part(path, before)
-    if text:
-        return text
-    letter = procfs.usage_state(pid)
-    if letter is None:
-        raise CtlError(f"{name} (pid {pid}) has just ended")
-    stopped = ": it is stopped by a signal or a debugger" if letter in "tT" else ""
-    raise CtlError(f"{name} (pid {pid}) wrote no stacks within {PATIENCE:g} s{stopped}")
-
-
-def _signal(name: str, pid: int) -> None:
     try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        raise CtlError(f"{name} (pid {pid}) has just ended") from None
-    try:
-        # Without a handler the signal would end the process: one that has only just been forked.
-        if procfs.handles_signal(pid, signal.SIGUSR2) is False:
-            raise CtlError(f"{name} (pid {pid}) cannot dump its stacks yet: it is just starting")
-        signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
+        why_not = _signal(pid)
     except ProcessLookupError:
         raise CtlError(f"{name} (pid {pid}) has just ended") from None
     except PermissionError:
         raise CtlError(f"Not allowed to signal {name} (pid {pid}): run it as root") from None
+    text = "" if why_not else _new_part(path, before)
+    if why_not or text:
+        return Stacks(text, why_not)
+    stopped = procfs.usage_state(pid) in {"t", "T"}
+    return Stacks(
+        why_not=f"nothing was written within {PATIENCE:g} s"
+        + (": the process is stopped by a signal or a debugger" if stopped else "")
+    )
+
+
+def _signal(pid: int) -> str:
+    """Send SIGUSR2, unless the process is not prepared for it; then say so."""
+    pidfd = os.pidfd_open(pid)
+    try:
+        # Without a handler the signal would end the process.
+        if procfs.handles_signal(pid, signal.SIGUSR2) is False:
+            return "it has no handler for SIGUSR2 (a process that is just starting has none yet)"
+        signal.pidfd_send_signal(pidfd, signal.SIGUSR2)
+        return ""
     finally:
         os.close(pidfd)
 
@@ -120,15 +145,17 @@ def _size(path: str) -> int:
         return 0
 
 
-def _task_stacks(run_dir: RunDir, name: str) -> tuple[str | None, str | None]:
-    """Return the tasks' stacks, or the reason why there are none."""
-    from kubelet.channels import client, messages  # noqa: PLC0415 - ZeroMQ is slow to import
-    from kubelet.channels.errors import ChannelError, RequestTimeoutError  # noqa: PLC0415
+def _tasks(run_dir: RunDir, name: str) -> Stacks:
+    """Ask the process's event loop for its tasks' stacks."""
+    from kubelet.channels import client, messages  # ZeroMQ is slow to import
+    from kubelet.channels.errors import ChannelError, PeerDownError, RequestTimeoutError
 
     try:
         answer = client.call(Path(run_dir.root), name, messages.Tasks(), PATIENCE)
+    except PeerDownError as problem:
+        return Stacks(why_not=str(problem))
     except RequestTimeoutError:
-        return None, f"the event loop of {name} did not answer within {PATIENCE:g} s"
+        return Stacks(why_not=f"the event loop did not answer within {PATIENCE:g} s")
     except ChannelError as problem:
-        return None, str(problem)
-    return answer.text, None
+        return Stacks(why_not=str(problem))
+    return Stacks(answer.text)

@@ -20,7 +20,7 @@ from kubeletctl.output import Format, emit
 from kubeletctl.problems import Problem
 from kubeletctl.screen import Cell, Column, Screen, Style, table, wrap
 from kubeletctl.snapshot import ProcessView, Snapshot
-from kubeletctl.words import age, local_time, number, short_age
+from kubeletctl.words import age, local_time, number, plain, short_age
 
 COLUMNS = (
     Column("PROCESS"),
@@ -57,8 +57,9 @@ def configure(_parser: argparse.ArgumentParser) -> None:
 def run(_options: argparse.Namespace, context: Context) -> int:
     """Look once, print, and return 0 or 1."""
     seen = snapshot.take(context.run_dir)
-    pods, unreadable = tables.pods_and_problems(context.run_dir)
-    wrong = problems.find(seen, unreadable)
+    found = tables.look(context.run_dir)
+    pods = found.pods
+    wrong = problems.find(seen, found.problems, closed=found.closed)
     if context.output is Format.TEXT:
         print("\n".join(render(context.screen, seen, pods, wrong)))
     else:
@@ -98,10 +99,10 @@ def render(
 def _head(screen: Screen, seen: Snapshot, fine: bool) -> list[str]:
     state = seen.state
     verdict = ("healthy", Style.GOOD) if fine else ("not healthy", Style.BAD)
+    since = f"up {age(seen.uptime_seconds)} since {local_time(state.started_unix)}"
     return [
-        f"{screen.paint(state.node, Style.BOLD)}  {screen.paint(*verdict)}",
-        f"kubelet {state.version}, {state.phase}, up {age(seen.uptime_seconds)} "
-        f"since {local_time(state.started_unix)}",
+        f"{screen.paint(plain(state.node), Style.BOLD)}  {screen.paint(*verdict)}",
+        f"kubelet {plain(state.version)}, {plain(state.phase)}, {since}",
     ]
 
 

@@ -15,6 +15,13 @@ from kubeletctl.output import Format, emit
 from kubeletctl.rundir import load_state
 
 
+def kubernetes_version() -> str:
+    """Return the version of Kubernetes whose kubelet this one stands in for."""
+    from kubelet.config import VERSION  # the tables of all fields: slow to import
+
+    return VERSION
+
+
 def configure(_parser: argparse.ArgumentParser) -> None:
     """Take no arguments but the global ones."""
 

@@ -13,15 +13,18 @@ from kubelet.config.table.flags import (
     REMOVED,
     defaults,
 )
-from kubelet.config.table.row import Field, Flag
+from kubelet.config.table.row import API_VERSION, DEFAULT, KIND, Field, Flag
 
 __all__ = [
+    "API_VERSION",
+    "DEFAULT",
     "ELSEWHERE",
     "FIELDS",
     "FIELD_BY_PATH",
     "FLAGS",
     "FLAG_BY_NAME",
     "FLAG_BY_SHORTHAND",
+    "KIND",
     "REMOVED",
     "Field",
     "Flag",

@@ -78,7 +78,10 @@ ALONE: Final = (
         "Configuration of credential providers: a file, or a directory of them.",
     ),
     Flag(
-        "image-credential-provider-bin-dir", STRING, "", "Directory of credential provider programs."
+        "image-credential-provider-bin-dir",
+        STRING,
+        "",
+        "Directory of credential provider programs.",
     ),
     Flag("lock-file", STRING, "", "File to lock while running.", acted_on_by="supervisor"),
     Flag(
@@ -122,7 +125,9 @@ ALONE: Final = (
         bare="true",
         deprecated=_GONE,
     ),
-    Flag("help", BOOL, False, "Print this and end.", shorthand="h", bare="true", acted_on_by="config"),
+    Flag(
+        "help", BOOL, False, "Print this and end.", shorthand="h", bare="true", acted_on_by="config"
+    ),
     Flag(
         "version",
         VERSION_KIND,
@@ -156,7 +161,8 @@ OWN: Final = (
         "heartbeat-interval",
         DURATION,
         "500ms",
-        "How often a process says that it is alive; at most a quarter of the timeout.",
+        "How often a process says that it is alive; at most a quarter of the time-out, which a "
+        "shorter time-out makes the default.",
         check=checks.positive_period,
         own=True,
         acted_on_by="supervisor",

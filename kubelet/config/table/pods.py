@@ -262,9 +262,7 @@ VOLUMES: Final = (
 
 NETWORK: Final = (
     Field("clusterDomain", STRING, "", "DNS domain of the cluster.", "cluster-domain"),
-    Field(
-        "clusterDNS", list_of(STRING), [], "IP addresses of the cluster's DNS.", "cluster-dns"
-    ),
+    Field("clusterDNS", list_of(STRING), [], "IP addresses of the cluster's DNS.", "cluster-dns"),
     Field(
         "resolvConf",
         STRING,

@@ -46,9 +46,7 @@ CGROUPS: Final = (
         "Cgroup under which pods run; empty means / when cgroupsPerQOS is on.",
         "cgroup-root",
     ),
-    Field(
-        "cgroupsPerQOS", BOOL, True, "Keep a tree of cgroups by QoS class.", "cgroups-per-qos"
-    ),
+    Field("cgroupsPerQOS", BOOL, True, "Keep a tree of cgroups by QoS class.", "cgroups-per-qos"),
     Field(
         "cgroupDriver",
         one_of("cgroupfs", "systemd"),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from kubelet.config.checks import Check
 from kubelet.config.types import Type
+
+API_VERSION: Final = "kubelet.config.k8s.io/v1beta1"
+KIND: Final = "KubeletConfiguration"
+DEFAULT: Final = "default"  # the origin of what nobody set
 
 
 @dataclass(frozen=True, slots=True)

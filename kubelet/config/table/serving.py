@@ -21,6 +21,7 @@ from kubelet.config.types import (
 
 _PORT: Final = checks.between(1, 65535)
 _PORT_OR_OFF: Final = checks.between(0, 65535)
+_EVERYWHERE: Final = "0.0.0.0"  # noqa: S104 - the default that nodes are known by
 _CURVE: Final = integer("curve id", (0, 65535))
 
 
@@ -76,9 +77,7 @@ SERVING: Final = (
         "http-check-frequency",
         zero_unset=True,
     ),
-    Field(
-        "address", IP, "0.0.0.0", "Address to serve on.", "address", zero_unset=True  # noqa: S104
-    ),
+    Field("address", IP, _EVERYWHERE, "Address to serve on.", "address", zero_unset=True),
     Field(
         "port", INTEGER32, 10250, "Port of the authenticated API.", "port", _PORT, zero_unset=True
     ),

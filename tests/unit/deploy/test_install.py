@@ -35,12 +35,13 @@ def contents(directory: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A staging directory with an installation in it; tests work on copies, as pip takes long."""
     destdir = tmp_path_factory.mktemp("installed")
     result = make("install", destdir)
     assert result.returncode == 0, result.stdout + result.stderr
-    return destdir
+    yield destdir
+    shutil.rmtree(destdir)
 
 
 @pytest.fixture

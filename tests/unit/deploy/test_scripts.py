@@ -28,18 +28,28 @@ def test_an_old_python_is_passed_over(tmp_path: Path) -> None:
     write_program(tmp_path / "python3", "exit 1")
     write_program(tmp_path / "python3.12", "exit 0")
 
-    assert bash("find_python", str(tmp_path)).stdout.strip() == str(tmp_path / "python3.12")
+    assert bash("find_python ''", str(tmp_path)).stdout.strip() == str(tmp_path / "python3.12")
 
 
 def test_no_python_says_what_to_do(tmp_path: Path) -> None:
     """With no interpreter that is new enough, the error names what was tried and the remedy."""
     write_program(tmp_path / "python3", "exit 1")
 
-    result = bash("find_python python3", str(tmp_path))
+    result = bash("find_python ''", str(tmp_path))
 
     assert result.returncode == 1
-    assert "no Python 3.11 or newer found (looked at: python3" in result.stderr
+    assert "no Python 3.11 or newer found (looked at: python3 python3.14" in result.stderr
     assert "apt-get install python3 python3-venv" in result.stderr
+
+
+def test_a_named_python_is_the_only_one_tried(tmp_path: Path) -> None:
+    """Who names an interpreter gets that one or an error, never another in silence."""
+    write_program(tmp_path / "python3", "exit 0")
+
+    result = bash("find_python /nowhere/python3 /usr/bin/python3", str(tmp_path))
+
+    assert result.returncode == 1
+    assert "looked at: /nowhere/python3)" in result.stderr
 
 
 def test_a_python_without_venv_names_the_package(tmp_path: Path) -> None:
