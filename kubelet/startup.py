@@ -27,6 +27,7 @@ TUNABLES: Final[dict[str, str]] = {
     "kernel/keys/root_maxbytes": "25000000",
 }
 _NOSWAP_KERNEL: Final = (6, 4)  # the first with the tmpfs option "noswap"
+_ENOUGH: Final = 1 << 16
 _WHOLE: Final = ["0", "0", "4294967295"]  # the uid map of the initial user namespace
 
 
@@ -88,9 +89,15 @@ def apply(
 # --- reading the node --------------------------------------------------------------------------
 
 
+def _text(path: Path) -> str:
+    """Read a small file of the kernel; an endless one costs no more than that."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.read(_ENOUGH)
+
+
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text(encoding="utf-8", errors="replace")
+        return _text(path)
     except OSError:
         return None
 
@@ -217,7 +224,7 @@ def _tune(root: Path, name: str, wanted: str, severity: Severity) -> Finding | N
     """Set one tunable where it differs; the finding says what was done or what stood against it."""
     path = _path(root, name)
     try:
-        actual = path.read_text(encoding="ascii", errors="replace").strip()
+        actual = _text(path).strip()
         if actual == wanted:
             return None
         path.write_text(wanted, encoding="ascii")

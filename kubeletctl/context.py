@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kubeletctl.errors import NOT_THERE, CtlError
 from kubeletctl.output import Format
@@ -11,8 +11,7 @@ from kubeletctl.screen import Screen
 from supervisor.kinds import EVERYONE
 
 
-@dataclass(frozen=True, slots=True)
-class Context:
+class Context(NamedTuple):
     """Where the kubelet is, and what the output is to look like."""
 
     run_dir: RunDir

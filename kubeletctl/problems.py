@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubeletctl.snapshot import GONE, ProcessView, Snapshot
 from kubeletctl.state import ProcessState
@@ -15,8 +14,7 @@ OVERDUE: Final = 0.5  # of the time-out after which the supervisor acts
 STOPPED_BY_SIGNAL: Final = "tT"
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One sentence; a mere note does not make the kubelet unhealthy."""
 
     text: str
@@ -35,10 +33,11 @@ def find(
         notes.append("pods and tables are not shown: only root may read them")
     return (
         *(Problem(text) for text in _whole(snapshot)),
+        *(Problem(text) for text in snapshot.state.problems),
         *(Problem(text) for text in _processes(snapshot)),
         *(Problem(text) for text in _quarantine(snapshot)),
         *(Problem(text) for text in tables),
-        *(Problem(f"note: {text}", serious=False) for text in notes),
+        *(Problem(text, serious=False) for text in notes),
     )
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 _TICK_NS: Final = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """What a process uses at one moment; None where that cannot be seen."""
 
     state: str  # the kernel's letter: R, S, D, T, Z
@@ -24,8 +22,7 @@ class Usage:
     fds: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Scheduling:
+class Scheduling(NamedTuple):
     """What the scheduler did with all threads of a process since they began."""
 
     switches: int

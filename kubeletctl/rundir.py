@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubeletctl import procfs, state
 from kubeletctl.errors import NotThereError
@@ -15,8 +14,7 @@ VARIABLE: Final = "KUBELET_RUN_DIR"
 _LATE_NS: Final = 5_000_000_000  # between the start of a process and its own note of it
 
 
-@dataclass(frozen=True, slots=True)
-class RunDir:
+class RunDir(NamedTuple):
     """Paths below the run directory."""
 
     root: str

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubeletctl.words import plain
 
@@ -27,8 +26,7 @@ class Style(StrEnum):
     INFO = "36"
 
 
-@dataclass(frozen=True, slots=True)
-class Screen:
+class Screen(NamedTuple):
     """What the output may look like."""
 
     colors: bool
@@ -52,16 +50,14 @@ def detect(no_color: bool) -> Screen:
     return Screen(colors=not plainly, width=size.columns or 80, height=size.lines or 24)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(NamedTuple):
     """One field of a table."""
 
     text: str
     style: Style = Style.NONE
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column: ``keep`` is how dear it is; the least dear is left out first."""
 
     title: str

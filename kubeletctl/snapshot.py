@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubeletctl import procfs
 from kubeletctl.rundir import RunDir, load_state
@@ -17,8 +16,7 @@ from supervisor.kinds import EVERYONE, SUPERVISOR
 GONE: Final = "gone"  # the supervisor calls it running, the kernel knows nothing of it
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessView:
+class ProcessView(NamedTuple):
     """One process, in the names and units of ``status -o json``; None is "cannot be told"."""
 
     name: str
@@ -39,11 +37,10 @@ class ProcessView:
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields by name, in their order."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return self._asdict()
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """Everything that was seen in one look."""
 
     now_ns: int  # monotonic

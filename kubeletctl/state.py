@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kubeletctl.errors import CtlError
 
 SCHEMA: Final = 1
 
 
-@dataclass(frozen=True, slots=True)
-class LastExit:
+class LastExit(NamedTuple):
     """How the previous life of a process ended."""
 
     reason: str
@@ -20,8 +18,7 @@ class LastExit:
     report: str | None  # below the run directory
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessState:
+class ProcessState(NamedTuple):
     """One child as the supervisor knows it."""
 
     name: str
@@ -34,8 +31,7 @@ class ProcessState:
     cgroup: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(NamedTuple):
     """A pod that is left alone because handling it kept killing a process."""
 
     pod: str
@@ -44,8 +40,7 @@ class Quarantined:
     since_unix: float
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(NamedTuple):
     """All of it."""
 
     version: str
@@ -58,6 +53,7 @@ class State:
     heartbeat_timeout_ms: int
     processes: tuple[ProcessState, ...]
     quarantine: tuple[Quarantined, ...]
+    problems: tuple[str, ...]
     notes: tuple[str, ...]
 
 
@@ -94,6 +90,7 @@ def _state(document: dict[str, Any]) -> State:
         heartbeat_timeout_ms=int(document["heartbeat_timeout_ms"]),
         processes=tuple(_process(one) for one in document["processes"]),
         quarantine=tuple(_quarantined(one) for one in document.get("quarantine", ())),
+        problems=tuple(str(problem) for problem in document.get("problems", ())),
         notes=tuple(str(note) for note in document.get("notes", ())),
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kubeletctl.rundir import RunDir
 
@@ -16,8 +15,7 @@ if TYPE_CHECKING:
 _SHOWN: Final = ("name", "namespace", "source", "state", "phase", "step", "since_ns")
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
+class Tables(NamedTuple):
     """What the tables say, and what is wrong with them."""
 
     pods: list[dict[str, Any]]
@@ -27,7 +25,7 @@ class Tables:
 
 def look(run_dir: RunDir) -> Tables:
     """Attach to every declared table and read the pods."""
-    from shm.table import TableError
+    from shm.errors import TableError
     from shm.tables import TABLES
 
     directory = run_dir.path("tables")
@@ -60,7 +58,7 @@ def _readable(path: str) -> bool:
 
 def _read(directory: str, declaration: Declaration) -> list[dict[str, Any]]:
     """Attach to a table, which checks it; return the entries if they are pods."""
-    from shm.table import Reader
+    from shm.reader import Reader  # not shm.table: that would load the writer as well
 
     reader = Reader.attach(Path(directory), declaration)
     try:

@@ -51,6 +51,7 @@ _SAMPLES: Final = struct.Struct("=QQQQ")  # older: when, CPU; newer: when, CPU
 _SAMPLES_AT: Final = _HEAD.size
 
 _TEXT: Final = struct.Struct("=IBBBBQ")  # CRC of the rest, four lengths, since when
+_TEXT_CRC: Final = struct.Struct("=I")
 _TEXT_AT: Final = _SAMPLES_AT + 2 * _SAMPLES.size
 _TEXT_BYTES: Final = 512
 _PHASE_ROOM, _OPERATION_ROOM, _POD_ROOM = 31, 200, 128
@@ -130,7 +131,7 @@ class RowWriter:
         self._cpu_clock = cpu_clock
         self._counters = _Names(_COUNTERS_AT, MAX_COUNTERS, _COUNTERS)
         self._queues = _Names(_QUEUES_AT, MAX_QUEUES, _QUEUES)
-        self._phase, self._operation, self._pod, self._blamed = "starting", "", "", ""
+        self._phase, self._operation, self._pod, self._blamed = b"starting", b"", b"", b""
         self._since = 0
         self._next_sample = 0
         self._older = self._next_older = (clock(), cpu_clock())
@@ -181,22 +182,23 @@ class RowWriter:
 
     def begin(self, operation: str, pod: str = "") -> None:
         """Say what is being done from now on, and for which pod."""
-        self._operation, self._pod, self._since = operation, pod, self._clock()
+        self._operation, self._pod = cut(operation, _OPERATION_ROOM), cut(pod, _POD_ROOM)
+        self._since = self._clock()
         self._write_text()
 
     def end(self) -> None:
         """Say that the operation is over."""
-        self._operation, self._pod, self._since = "", "", 0
+        self._operation, self._pod, self._since = b"", b"", 0
         self._write_text()
 
     def set_phase(self, phase: str) -> None:
         """Say which part of its life the process is in: starting, running, stopping."""
-        self._phase = phase
+        self._phase = cut(phase, _PHASE_ROOM)
         self._write_text()
 
     def blame(self, pod: str) -> None:
         """Name the pod that a fatal error happened on; it stays until the row is reset."""
-        self._blamed = pod
+        self._blamed = cut(pod, _POD_ROOM)
         self._write_text()
 
     def count(self, name: str, n: int = 1) -> None:
@@ -220,16 +222,12 @@ class RowWriter:
         self._mapping.close()
 
     def _write_text(self) -> None:
-        phase = cut(self._phase, _PHASE_ROOM)
-        operation = cut(self._operation, _OPERATION_ROOM)
-        pod, blamed = cut(self._pod, _POD_ROOM), cut(self._blamed, _POD_ROOM)
-        text = phase + operation + pod + blamed
+        phase, operation, pod, blamed = self._phase, self._operation, self._pod, self._blamed
         lengths = len(phase), len(operation), len(pod), len(blamed)
-        crc = zlib.crc32(_TEXT.pack(0, *lengths, self._since) + text)
+        rest = _TEXT.pack(0, *lengths, self._since)[4:] + phase + operation + pod + blamed
         turn = self._words[_TEXT_TURN] + 1
         at = _TEXT_AT + (turn & 1) * _TEXT_BYTES
-        data = _TEXT.pack(crc, *lengths, self._since) + text
-        self._view[at : at + len(data)] = data
+        self._view[at : at + 4 + len(rest)] = _TEXT_CRC.pack(zlib.crc32(rest)) + rest
         fence()
         self._words[_TEXT_TURN] = turn
 
@@ -302,9 +300,10 @@ def _parse_text(data: bytes, turn: int) -> tuple[str, str, str, str, int] | None
     at = _TEXT_AT + (turn & 1) * _TEXT_BYTES
     crc, phase, operation, pod, blamed, since = _TEXT.unpack_from(data, at)
     lengths = phase, operation, pod, blamed
-    text = data[at + _TEXT.size : at + _TEXT.size + sum(lengths)]
-    if crc != zlib.crc32(_TEXT.pack(0, *lengths, since) + text):
+    end = at + _TEXT.size + sum(lengths)
+    if sum(lengths) > _TEXT_BYTES - _TEXT.size or crc != zlib.crc32(data[at + 4 : end]):
         return None
+    text = data[at + _TEXT.size : end]
     parts, start = [], 0
     for length in lengths:
         parts.append(text[start : start + length].decode(errors="replace"))

@@ -67,12 +67,13 @@ class Writer:
         directory: Path,
         declaration: Declaration,
         *,
+        wait: float = files.LOCK_WAIT,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> Self:
         """Go on with the table that is there; make it if there is none; rebuild it if it is unfit.
 
-        Raises TableLocked if another process writes it and TableUnavailable if the file system
-        does not let us.
+        Raises TableLocked if another process still writes it after ``wait`` seconds, and
+        TableUnavailable if the file system does not let us.
         """
         path = directory / declaration.name
         for _ in range(_ATTEMPTS):
@@ -83,7 +84,7 @@ class Writer:
                     return cls(fd, declaration, fresh=True, reason=None)
                 continue
             try:
-                files.lock(fd, declaration.name)
+                files.lock(fd, declaration.name, wait)
                 if files.is_at(fd, path):
                     files.sweep(path)
                     return cls._take_over(fd, path, declaration, clock)

@@ -47,6 +47,11 @@ class Exit:
         """Whether the process's own work ended it."""
         return self.out_of_memory or self.code == ExitCode.CRASHED or -self.code in _FAULT_SIGNALS
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether somebody else ended it: a signal that no fault of its own sends."""
+        return self.code < 0 and not self.is_fault
+
 
 def from_wait_status(status: int, *, out_of_memory: bool = False) -> Exit:
     """The ending that ``waitpid`` reported."""

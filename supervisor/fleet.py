@@ -100,10 +100,10 @@ class Fleet:
                 moments.append(child.deadline)
         return min(moments)
 
-    def adopt(self, name: str, pid: int, restarts: int) -> None:
+    def adopt(self, name: str, pid: int, births: int) -> None:
         """Take over a child that was forked before this program executed itself again."""
         handle = self.handles[name]
-        handle.child = Child(wanted=True, state=State.BACKOFF, births=restarts)
+        handle.child = Child(wanted=True, state=State.BACKOFF, births=births - 1)
         handle.adopted = True
         self._watch(name, pid)
 

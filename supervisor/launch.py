@@ -8,6 +8,7 @@ to the frame, which opens what needs root, calls ``seal`` and only then starts t
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import importlib
 import os
@@ -85,6 +86,7 @@ def _leave(code: int) -> NoReturn:
 
 def _forget_parent(launch: Launch) -> None:
     signal.set_wakeup_fd(-1)
+    faulthandler.unregister(signal.SIGUSR2)  # or the frame's own would be taken for this one
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the supervisor's to handle

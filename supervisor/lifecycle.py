@@ -11,7 +11,9 @@ What the state does not say: why it is being replaced. That is in ``reason``, se
 SIGTERM is sent, and it is what the report and ``kubeletctl status`` show.
 
 Back-off: a life that lasted long enough (a second, and twice the delay that preceded it) wipes
-the slate; a shorter one doubles the delay, from 0.1 s up to 30 s. Nothing ever gives up.
+the slate; a shorter one doubles the delay, from 0.1 s up to 30 s. Nothing ever gives up. A running
+child that somebody else killed did nothing wrong: it comes back at once, ten times a second at
+most.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ class Policy:
     first_delay: float = 0.1
     longest_delay: float = 30.0
     stable_after: float = 1.0
+    killed_spacing: float = 0.1  # between two births, when somebody else keeps killing it
     abort_patience: float = 1.0  # between SIGABRT and SIGKILL
 
 
@@ -258,18 +261,21 @@ def _exited(child: Child, now: float, how: Exit, policy: Policy) -> Step:
     gone = replace(child, pid=0, deadline=None, reason=None, last_exit=text, last_exit_at=now)
     if not child.wanted:
         return Step(replace(gone, state=State.STOPPED), (report,))
-    delay = 0.0 if asked else _next_delay(child, now, policy)
-    waiting = replace(gone, state=State.BACKOFF, delay=delay, next_start=now + delay)
-    return Step(waiting, (report,) if delay else (report, Fork()))
+    pause, delay = (0.0, 0.0) if asked else _pause(child, now, how, policy)
+    waiting = replace(gone, state=State.BACKOFF, delay=delay, next_start=now + pause)
+    return Step(waiting, (report,) if pause else (report, Fork()))
 
 
-def _next_delay(child: Child, now: float, policy: Policy) -> float:
+def _pause(child: Child, now: float, how: Exit, policy: Policy) -> tuple[float, float]:
+    """How long to wait for the next start, and the delay to double from at the one after it."""
     lived = now - child.started
-    if lived >= max(policy.stable_after, 2 * child.delay):
-        return 0.0
-    if child.births <= 1 and child.delay == 0.0:
-        return 0.0  # at once, the first time
-    return min(policy.longest_delay, max(policy.first_delay, child.delay * 2))
+    if how.is_foreign and child.reason is None and child.state is State.RUNNING:
+        return max(0.0, policy.killed_spacing - lived), 0.0
+    first = child.births <= 1 and child.delay == 0.0  # at once, the first time
+    if first or lived >= max(policy.stable_after, 2 * child.delay):
+        return 0.0, 0.0
+    delay = min(policy.longest_delay, max(policy.first_delay, child.delay * 2))
+    return delay, delay
 
 
 def _tick(child: Child, now: float) -> Step:

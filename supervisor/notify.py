@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import socket
 import time
@@ -12,6 +13,7 @@ from kubelet import logging as klog
 log = klog.get_logger(__name__)
 
 _FIRST_FD = 3
+_PATIENCE = 0.5  # seconds
 
 
 class Notifier:
@@ -20,6 +22,7 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._address = environ.get("NOTIFY_SOCKET", "")
         self._last_status = ""
+        self._deaf = False  # nobody listened the last time; said once
 
     @property
     def connected(self) -> bool:
@@ -60,16 +63,19 @@ class Notifier:
         if not self._address:
             return
         address = "\0" + self._address[1:] if self._address.startswith("@") else self._address
+        # A state that systemd waits for may wait for room in its queue; a line of text may not.
+        patience = 0.0 if text.startswith(("STATUS=", "WATCHDOG=")) else _PATIENCE
         try:
-            with socket.socket(
-                socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC | socket.SOCK_NONBLOCK
-            ) as sender:
-                if fds:
-                    socket.send_fds(sender, [text.encode()], list(fds), 0, address)
-                else:
-                    sender.sendto(text.encode(), address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(patience)
+                rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
+                sender.sendmsg([text.encode()], rights if fds else [], 0, address)
         except OSError as err:
-            log.warning("Could not notify systemd", text=text.split("\n", maxsplit=1)[0], err=err)
+            if not self._deaf:
+                log.warning("Could not notify systemd", text=text.partition("\n")[0], err=err)
+            self._deaf = True
+        else:
+            self._deaf = False
 
 
 def watchdog_period(environ: Mapping[str, str], pid: int) -> float | None:

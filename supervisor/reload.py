@@ -24,7 +24,7 @@ class Heir:
 
     name: str
     pid: int
-    restarts: int
+    births: int
 
 
 @dataclass(frozen=True, slots=True)

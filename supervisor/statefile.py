@@ -35,7 +35,8 @@ class Tree:
     phase: Phase
     heartbeat_timeout_ms: int
     unprivileged_uid: int
-    notes: tuple[str, ...] = field(default=())
+    problems: tuple[str, ...] = field(default=())  # what is wrong with the tree itself
+    notes: tuple[str, ...] = field(default=())  # what is worth knowing
 
 
 def render(tree: Tree, handles: dict[str, Handle], cases: tuple[quarantine.Case, ...]) -> bytes:

@@ -135,7 +135,7 @@ class Supervisor:
         self._fleet.cases = tuple(quarantine.Case(**case) for case in legacy.quarantine)  # type: ignore[arg-type]
         for heir in legacy.children:
             if heir.name in BY_NAME:
-                self._fleet.adopt(heir.name, heir.pid, heir.restarts)
+                self._fleet.adopt(heir.name, heir.pid, heir.births)
         self._phase = Phase.RELOADING
         self._rolling.extend(heir.name for heir in legacy.children if heir.name in BY_NAME)
         self._record("reload", "executed itself again; replacing the processes one by one")
@@ -301,11 +301,11 @@ class Supervisor:
         if problem is not None:
             self._refuse_reload(problem)
             return
-        for reply in self._trial_replies:
-            reply({"ok": True})
         self._notifier.reloading()
         self._set_phase(Phase.RELOADING)
         self._publish()
+        for reply in self._trial_replies:
+            reply({"ok": True})
         log.info("Reload: executing the kubelet again", command=self._settings.command[0])
         self._control.close()
         # Held back until the new program has its handlers: their default would end it.
@@ -400,7 +400,7 @@ class Supervisor:
 
     def _publish(self) -> None:
         self._dirty = False
-        notes = [*self._settings.notes, *self._ports.problems()]
+        notes = list(self._settings.notes)
         if self._groups.problem:
             notes.append(f"no memory limits for the processes: {self._groups.problem}")
         tree = statefile.Tree(
@@ -413,6 +413,7 @@ class Supervisor:
             phase=self._phase,
             heartbeat_timeout_ms=int(self._settings.heartbeat_timeout * 1000),
             unprivileged_uid=self._settings.identity.uid,
+            problems=tuple(self._ports.problems()),
             notes=tuple(notes),
         )
         data = statefile.render(tree, self._fleet.handles, self._fleet.cases)

@@ -109,8 +109,8 @@ class Profile(Request[Profiled]):
     mode: Literal["cpu", "wall"] = "cpu"
 
     def __post_init__(self) -> None:
-        if not 0 < self.seconds <= 600:
-            raise ValueError(f"seconds is {self.seconds}, allowed is above 0 up to 600")
+        if not 0 < self.seconds <= 300:
+            raise ValueError(f"seconds is {self.seconds}, allowed is above 0 up to 300")
         if not 1 <= self.hertz <= 1000:
             raise ValueError(f"hertz is {self.hertz}, allowed is 1 to 1000")
 

@@ -78,7 +78,7 @@ def _long(word: str, rest: list[str], out: Parsed) -> None:
     elif rest:
         _set(flag, rest.pop(0), out)
     else:
-        out.problems.append(Problem(f"--{name}", "", _NEEDS_VALUE, f"a {flag.type.name}"))
+        out.problems.append(Problem(f"--{name}", "", _NEEDS_VALUE, flag.type.name))
 
 
 def _short(letters: str, rest: list[str], out: Parsed) -> None:
@@ -98,7 +98,7 @@ def _short(letters: str, rest: list[str], out: Parsed) -> None:
             _set(flag, flag.bare, out)
             continue
         if not letters and not rest:
-            out.problems.append(Problem(f"-{letter}", "", _NEEDS_VALUE, f"a {flag.type.name}"))
+            out.problems.append(Problem(f"-{letter}", "", _NEEDS_VALUE, flag.type.name))
             return
         _set(flag, letters or rest.pop(0), out)
         return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -88,14 +89,17 @@ def _decode_string(value: Any) -> str:
 STRING: Final = Type("string", _decode_string, str)
 
 
+_INTEGER: Final = re.compile(r"([+-]?)(0[xX]|0[oO]|0[bB]|0(?=[0-9_]))?([0-9a-fA-F_]{1,64})")
+
+
 def _go_int(text: str) -> int:
     """Read an integer as Go's base 0 does: 0x1f, 0o17, 017 and 1_000 are numbers."""
-    body = text.lstrip("+-")
-    if len(text) > 64 or len(text) - len(body) > 1:
+    match = _INTEGER.fullmatch(text)
+    if match is None:
         raise ValueError(text)
-    if len(body) > 1 and body[0] == "0" and body[1] in "01234567_":
-        return int(text.replace(body, "0o" + body[1:].lstrip("_"), 1), 0)
-    return int(text, 0) if text == text.strip() else int("x")
+    sign, prefix, digits = match.groups("")
+    base = {"0x": 16, "0o": 8, "0b": 2, "0": 8, "": 10}[prefix.lower()]
+    return int(sign + digits.removeprefix("_" if prefix else ""), base)
 
 
 def integer(name: str, bounds: tuple[int, int]) -> Type:

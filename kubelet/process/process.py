@@ -58,6 +58,7 @@ class Process:
         self.waiters = Waiters()
         self._recorder = recorder
         self._operations = Operations(row)
+        self._complaints: set[str] = set()
         self._hints: list[Callable[[Hint], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
         self._spawned: set[asyncio.Task[None]] = set()
@@ -143,11 +144,19 @@ class Process:
             self._hinted(Hint(table, ANY_KEY, 0))
 
     def _ask_writer(self, table: str, reason: str) -> None:
-        self.record("table broken", f"{table}: {reason}")
-        self.spawn(self._complain(table), name=f"complain about {table}")
+        if table not in self._complaints:
+            self._complaints.add(table)
+            self.record("table broken", f"{table}: {reason}")
+            self.spawn(self._complain(table), name=f"complain about {table}")
 
     async def _complain(self, table: str) -> None:
+        """Have the writer look at its table; a reader without root opens it at a new start."""
         try:
-            await self.channels.ask(TABLES[table].writer, CheckTable(table), timeout=5.0)
-        except ChannelError as err:  # it may be starting; the next tick finds out
+            found = await self.channels.ask(TABLES[table].writer, CheckTable(table), timeout=5.0)
+        except ChannelError as err:  # it may be starting; the next tick asks again
             log.v(1, "Could not ask the writer about its table", table=table, err=err)
+        else:
+            if found.problem is None and not self.tables.can_open:
+                raise RestartWantedError(f"table {table} was replaced; it can be opened at a start")
+        finally:
+            self._complaints.discard(table)

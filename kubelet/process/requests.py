@@ -15,6 +15,8 @@ from kubelet.process.process import Process, RestartWantedError
 
 log = klog.get_logger(__name__)
 
+_PROFILE_BYTES = 900_000  # fits into one frame of a channel
+
 
 class CommonRequests:
     """Handlers over a process."""
@@ -48,7 +50,8 @@ class CommonRequests:
             found = await sampler.profile(request.seconds, request.hertz, request.mode)
         except (ValueError, sampler.SamplerBusyError) as err:
             raise HandlerError(str(err)) from None
-        return messages.Profiled(found.metadata.samples, found.stacks)
+        stacks = sampler.fit(found.stacks, _PROFILE_BYTES)
+        return messages.Profiled(found.metadata.samples, stacks)
 
     async def metrics(
         self, _request: messages.Metrics, _caller: Caller

@@ -7,6 +7,7 @@ at it; a writer that finds its table broken starts anew, which rebuilds it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,8 @@ class Tables:
                 self._attach_reader(declaration)
 
     def on_broken(self, complain: Callable[[str, str], None]) -> None:
-        """Call back with table and reason when a table cannot be read."""
+        """Call back with table and reason for as long as a table cannot be read."""
         self._complain = complain
-        for table, reason in self._unavailable.items():
-            complain(table, reason)
 
     def _attach_writer(self, declaration: Declaration) -> Writer:
         writer = Writer.attach(self._directory, declaration)
@@ -65,13 +64,17 @@ class Tables:
         if self._unavailable.get(table) != reason:
             self._unavailable[table] = reason
             log.error("Table cannot be read, taken as empty", table=table, reason=reason)
-            self._complain(table, reason)
 
     @property
     def read(self) -> dict[str, str]:
         """The tables that this process reads, with their writers."""
         names = {*self._readers, *self._unavailable}
         return {name: BY_NAME[name].writer for name in sorted(names)}
+
+    @property
+    def can_open(self) -> bool:
+        """Whether a table can still be opened: not by a process that gave up root."""
+        return os.access(self._directory, os.R_OK | os.X_OK)
 
     @property
     def unavailable(self) -> dict[str, str]:
@@ -108,8 +111,10 @@ class Tables:
 
     def tick(self) -> list[str]:
         """Catch up with tables that were replaced; the names of those that changed since."""
-        for name in list(self._unavailable):
-            self._attach_reader(BY_NAME[name])
+        for name, reason in list(self._unavailable.items()):
+            self._complain(name, reason)
+            if self.can_open:
+                self._attach_reader(BY_NAME[name])
         changed = []
         for name, reader in self._readers.items():
             try:

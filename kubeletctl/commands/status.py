@@ -77,7 +77,7 @@ def document(
         "uptime_seconds": seen.uptime_seconds,
         "processes": [view.as_json() for view in seen.processes],
         "pods": pods,
-        "problems": [problem.text for problem in wrong],
+        "problems": [problem.text for problem in wrong if problem.serious],
     }
 
 
@@ -140,11 +140,14 @@ def _totals(seen: Snapshot, pods: int) -> str:
 
 
 def _problems(screen: Screen, wrong: tuple[Problem, ...]) -> list[str]:
-    if not wrong:
-        return ["problems: none"]
-    lines = ["problems:"]
-    for problem in wrong:
-        style = Style.BAD if problem.serious else Style.WARN
-        first, *rest = wrap(screen, problem.text, "  * ", "    ")
-        lines += [screen.paint(first, style), *(screen.paint(line, style) for line in rest)]
+    serious = [problem.text for problem in wrong if problem.serious]
+    notes = [problem.text for problem in wrong if not problem.serious]
+    lines = _section(screen, "problems:", serious, Style.BAD) if serious else ["problems: none"]
+    return [*lines, *(_section(screen, "notes:", notes, Style.NONE) if notes else [])]
+
+
+def _section(screen: Screen, title: str, texts: list[str], style: Style) -> list[str]:
+    lines = [title]
+    for text in texts:
+        lines += [screen.paint(line, style) for line in wrap(screen, text, "  * ", "    ")]
     return lines

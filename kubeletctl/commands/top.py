@@ -17,7 +17,7 @@ import select
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kubeletctl import procfs, snapshot
@@ -150,7 +150,7 @@ def _usage(view: ProcessView, before: Sample, now: Sample) -> Usage:
     name = view.name
     passed = max(1, now.at_ns[name] - before.at_ns[name])
     millicores = round(max(0.0, 1000 * (now.cpu_ns[name] - before.cpu_ns[name]) / passed), 1)
-    view = replace(view, cpu_millicores=millicores)
+    view = view._replace(cpu_millicores=millicores)
     old, new = before.scheduling.get(name), now.scheduling.get(name)
     if old is None or new is None:
         return Usage(view, None, None)
@@ -228,7 +228,7 @@ def _show(
         print("\n".join(render(context.screen, used, now.taken, options.sort)), end="\n\n")
         sys.stdout.flush()
         return
-    screen = replace(detect(no_color=False), colors=context.screen.colors)  # it may be resized
+    screen = detect(no_color=False)._replace(colors=context.screen.colors)  # it may be resized
     lines = render(screen, used, now.taken, options.sort)[: screen.height]
     picture = "\n".join(line + END_OF_LINE for line in lines)
     sys.stdout.write(HOME + picture + REST)

@@ -281,7 +281,9 @@ def test_a_server_killed_at_random_instants(run_dir, fork, tmp_path):
     for _ in range(15):
         serving = ready(fork(server, run_dir, ledger))
         pids.add(serving.pid)
-        time.sleep(chance.uniform(0.03, 0.12))
+        done = len(entries(ledger))
+        serving.until("depths", lambda _depths, done=done: len(entries(ledger)) > done)
+        time.sleep(chance.uniform(0, 0.05))
         serving.end()
     ready(fork(server, run_dir, ledger))
     report = asking.ask("stop")

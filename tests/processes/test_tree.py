@@ -37,7 +37,7 @@ def test_the_tree_is_up_when_it_says_ready(node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = node.status()
     assert found["healthy"] is True
-    assert [p for p in found["problems"] if not p.startswith("note:")] == []
+    assert found["problems"] == []
     assert [p["name"] for p in found["processes"]] == list(EVERYONE)
     assert {p["state"] for p in found["processes"]} == {"running"}
     assert len({p["pid"] for p in found["processes"]}) == 8
@@ -210,6 +210,7 @@ def test_a_reload_replaces_everyone_and_keeps_the_pid_and_the_listener(make_node
     after = node.pids()
     assert node.state()["pid"] == pid
     assert all(after[name] != before[name] for name in NAMES)
+    assert {p["restarts"] for p in node.processes().values()} == {1}
     assert set(children(pid)) == set(after.values())
     assert '"maxPods": 42' in node.ctl("config", "-o", "json").stdout
     node.signal(signal.SIGHUP)  # and once more: what went through the first exec still works
@@ -237,7 +238,7 @@ def test_a_bad_reload_is_refused_with_every_problem_and_changes_nothing(node: No
     """The new file has two faults: both are named, nobody is restarted, the old one counts."""
     before = node.pids()
     good = node.config_path.read_text()
-    node.write_config(maxPods=-1, syncFrequency="0s")
+    node.write_config(maxPods=-1, syncFrequency="-1s")
     done = node.ctl("reload")
     assert done.returncode != 0
     assert "maxPods" in done.stderr
@@ -254,7 +255,7 @@ def test_a_dying_api_refuses_no_connection(make_node) -> None:
     stop, refused, served = threading.Event(), [], []
     asker = threading.Thread(target=_ask_health, args=(port, stop, refused, served))
     asker.start()
-    for _ in range(20):
+    for _ in range(5):
         pid = node.pids()["api"]
         os.kill(pid, signal.SIGKILL)
         wait_for("api is back", lambda p=pid: node.beating("api", p))

@@ -38,7 +38,7 @@ async def busy(*arguments):
         worker.cancel()
 
 def show(profile, **more):
-    print(json.dumps({"stacks": profile.stacks, **asdict(profile.metadata), **more}))
+    print(json.dumps({**asdict(profile.metadata), "stacks": profile.stacks, **more}))
 """
 
 
@@ -219,16 +219,16 @@ def test_deep_stacks_are_cut_at_the_outer_end():
     found = run("""
 async def main():
     def deep(level):
-        return burn(0.4) if level == 0 else deep(level - 1)
+        return burn(0.2) if level == 0 else deep(level - 1)
     asyncio.get_running_loop().call_later(0.01, deep, 300)
     return await sampler.profile(0.3, 200, "cpu")
 show(asyncio.run(main()))
 """)
-    stack = max(found["stacks"], key=lambda one: found["stacks"][one])
-    frames = stack.split(";")
-    assert len(frames) == sampler.MAX_DEPTH + 1
-    assert frames[1] == sampler.CUT_FRAMES
-    assert "burn (" in stack
+    deep = [stack.split(";") for stack in found["stacks"] if "burn (" in stack]
+    assert deep
+    for frames in deep:
+        assert len(frames) == sampler.MAX_DEPTH + 1
+        assert frames[1] == sampler.CUT_FRAMES
 
 
 def test_cost_is_measured_and_small():

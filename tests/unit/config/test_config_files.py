@@ -159,6 +159,31 @@ def test_zero_means_not_set_where_go_cannot_tell(files):
     assert "maxPods" not in loaded.changed
 
 
+def test_kubeadm_file(files):
+    """K-5: the file that kubeadm writes, with its many zeros, loads as it is."""
+    loaded = files.load(
+        "authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, "
+        "x509: {clientCAFile: /etc/kubernetes/pki/ca.crt}}\n"
+        "authorization: {mode: Webhook, webhook: {cacheAuthorizedTTL: 0s, "
+        "cacheUnauthorizedTTL: 0s}}\n"
+        "cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\n"
+        'containerRuntimeEndpoint: ""\ncpuManagerReconcilePeriod: 0s\ncrashLoopBackOff: {}\n'
+        "evictionPressureTransitionPeriod: 0s\nfileCheckFrequency: 0s\n"
+        "healthzBindAddress: 127.0.0.1\nhealthzPort: 10248\nhttpCheckFrequency: 0s\n"
+        "imageMaximumGCAge: 0s\nimageMinimumGCAge: 0s\n"
+        "logging:\n  flushFrequency: 0\n  options:\n    json:\n      infoBufferSize: '0'\n"
+        "    text:\n      infoBufferSize: '0'\n  verbosity: 0\n"
+        "memorySwap: {}\nnodeStatusReportFrequency: 0s\nnodeStatusUpdateFrequency: 0s\n"
+        "rotateCertificates: true\nruntimeRequestTimeout: 0s\nshutdownGracePeriod: 0s\n"
+        "shutdownGracePeriodCriticalPods: 0s\nstaticPodPath: /etc/kubernetes/manifests\n"
+        "streamingConnectionIdleTimeout: 0s\nsyncFrequency: 0s\nvolumeStatsAggPeriod: 0s\n"
+    )
+    assert loaded.warnings == ()
+    assert loaded.config.str("nodeStatusReportFrequency") == "5m0s"
+    assert loaded.config.str("logging.flushFrequency") == "5s"
+    assert loaded.config.str("containerRuntimeEndpoint").endswith("containerd.sock")
+
+
 @pytest.mark.parametrize(
     ("text", "report"),
     [

@@ -123,8 +123,8 @@ def test_values(argv, name, value):
         (["--max-podz", "1"], "--max-podz: unknown flag: 1: did you mean --max-pods?"),
         (["-x"], "-x: unknown flag: only -v and -h have one dash"),
         (["-max-pods=5"], "-m: unknown flag: did you mean --max-pods?"),
-        (["--max-pods"], "--max-pods: needs a value: a int32"),
-        (["-v"], "-v: needs a value: a uint32"),
+        (["--max-pods"], "--max-pods: needs a value: int32"),
+        (["-v"], "-v: needs a value: uint32"),
         (["-v=x"], '--v: logging.verbosity: "x": must be an integer from 0 to 4294967295'),
         (
             ["--max-pods=x"],
@@ -189,7 +189,8 @@ def test_values(argv, name, value):
             ["--container-runtime=docker"],
             (
                 "--container-runtime: unknown flag: docker: the flag was "
-                "removed from the kubelet: every runtime is reached through containerRuntimeEndpoint"
+                "removed from the kubelet: every runtime is reached through "
+                "containerRuntimeEndpoint"
             ),
         ),
         (

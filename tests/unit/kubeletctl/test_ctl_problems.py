@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from kubeletctl import problems
@@ -32,7 +30,7 @@ def view(**changes) -> ProcessView:
         threads=1,
         fds=9,
     )
-    return dataclasses.replace(base, **changes)
+    return base._replace(**changes)
 
 
 def snapshot(one: ProcessView, letter: str = "S", **changes) -> Snapshot:
@@ -50,9 +48,10 @@ def snapshot(one: ProcessView, letter: str = "S", **changes) -> Snapshot:
         heartbeat_timeout_ms=5000,
         processes=(process,),
         quarantine=(),
+        problems=(),
         notes=(),
     )
-    state = dataclasses.replace(state, **changes)
+    state = state._replace(**changes)
     return Snapshot(NOW, 1e9, state, (one,), {}, {one.name: letter})
 
 

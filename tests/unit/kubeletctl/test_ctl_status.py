@@ -203,7 +203,16 @@ def test_notes_are_shown_and_do_not_make_it_unhealthy(tree: Tree):
     tree.change(lambda state: state.update(notes=["cgroups are not writable: no memory limits"]))
     done = tree.run("status", "-o", "json")
     assert done.code == 0
-    assert done.json()["problems"] == ["note: cgroups are not writable: no memory limits"]
+    assert done.json()["problems"] == []
+    assert "notes:\n  * cgroups are not writable: no memory limits" in tree.run("status").out
+
+
+def test_what_the_supervisor_finds_wrong_is_a_problem(tree: Tree):
+    """An address that cannot be listened on makes it unhealthy, in the supervisor's words."""
+    tree.change(lambda state: state.update(problems=["healthz: cannot listen on 127.0.0.1:1"]))
+    done = tree.run("status", "-o", "json")
+    assert done.code == 1
+    assert done.json()["problems"] == ["healthz: cannot listen on 127.0.0.1:1"]
 
 
 def test_quarantined_pod_and_missing_table_are_problems(tree: Tree):

@@ -252,6 +252,11 @@ def test_a_damaged_live_header_does_not_break_a_reader(tables, declaration):
     ahead, _ = reader.changed_since(0)
     writer.put("b", b"2")
     assert sorted(reader.changed_since(ahead)[1]) == ["a", "b"]
+    writer._words[layout.W_GENERATION] += 1 << 40
+    writer._words[layout.W_INDEX] += 1
+    assert len(reader.keys()) == 2  # it has looked while the header claimed too much
+    writer.put("c", b"3")
+    assert reader.get("c").payload == b"3"
     reader.close()
     writer.close()
 
@@ -267,3 +272,22 @@ def test_a_new_schema_replaces_a_table_that_somebody_still_reads(tables, declara
     assert reader._words[layout.W_SUPERSEDED] == layout.SUPERSEDED
     assert reader.get("a").payload == b"1"
     reader.close()
+
+
+@pytest.mark.parametrize("word", [0, 1])
+def test_a_flipped_bit_in_a_sequence_word_is_known_as_such(tables, declaration, pristine, word):
+    """The word and its complement must agree; where an entry stood is part of what is said."""
+    assert pristine
+
+    def flip(data):
+        data[32768 + layout.SLOT_BYTES + word * 8] ^= layout.LIVE
+
+    damage(tables, flip)
+    reader = Reader.attach(tables, declaration)
+    with pytest.raises(CorruptEntry, match="at offset 33280"):
+        reader.get("pod-1")
+    reader.close()
+    writer = Writer.attach(tables, declaration)
+    said = "the sequence word at offset 33280 is not a sound one"
+    assert writer.reason == f"table example: {said}; rebuilt empty"
+    writer.close()

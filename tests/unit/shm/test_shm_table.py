@@ -267,12 +267,11 @@ def test_a_full_file_system_is_the_same_error(tables):
     assert output.endswith("None True\n")
 
 
-def test_a_second_writer_is_told_who_the_first_is(tables, declaration, monkeypatch):
+def test_a_second_writer_is_told_who_the_first_is(tables, declaration):
     """Two writers are an error that names the table and the process that has it."""
-    monkeypatch.setattr("shm.files.lock.__defaults__", (0.05,))
     writer = Writer.attach(tables, declaration)
     with pytest.raises(TableLocked, match=f"table example: process {os.getpid()} is writing it"):
-        Writer.attach(tables, declaration)
+        Writer.attach(tables, declaration, wait=0.05)
     writer.close()
     Writer.attach(tables, declaration).close()
 

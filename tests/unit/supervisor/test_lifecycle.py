@@ -75,11 +75,24 @@ def test_quick_deaths_double_the_delay_up_to_the_longest() -> None:
 
 def test_a_long_life_wipes_the_slate() -> None:
     """A life of a second, and of twice the delay before it, is followed by a restart at once."""
-    child, _ = live((0.2, Exited(KILLED)), (0.2, Forked(8)), (0.3, Exited(KILLED)), child=RUNNING)
+    crash = Exited(Exit(ExitCode.CRASHED))
+    child, _ = live((0.2, crash), (0.2, Forked(8)), (0.3, crash), child=RUNNING)
     assert child.delay == pytest.approx(0.1)
-    child, actions = live((0.4, Forked(9)), (1.5, Exited(KILLED)), child=child)
+    child, actions = live((0.4, Forked(9)), (1.5, crash), child=child)
     assert child.delay == 0
     assert Fork() in actions
+
+
+def test_a_running_child_killed_by_somebody_else_comes_back_ten_times_a_second_at_most() -> None:
+    """It did nothing wrong, so no delay doubles; one that crashes by itself is another matter."""
+    second = live((0.2, Exited(KILLED)), (0.2, Forked(8)), (0.21, Beat()), child=RUNNING)[0]
+    child, actions = live((0.7, Exited(KILLED)), child=second)
+    assert Fork() in actions
+    child, actions = live((0.23, Exited(KILLED)), child=second)
+    assert Fork() not in actions
+    assert child.next_start == pytest.approx(0.3)
+    assert child.delay == 0
+    assert live((0.7, Exited(Exit(ExitCode.CRASHED))), child=second)[0].delay > 0
 
 
 def test_nothing_is_forked_before_its_time() -> None:
