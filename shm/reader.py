@@ -131,10 +131,12 @@ class Reader:
         """Attach to the table's new file if this one was replaced; True if so.
 
         All keys of the old one count as changed or removed. Raises TableUnavailable where the new
-        one cannot be had; this reader then still shows the old one.
+        one cannot be had, or this one was cut short; close this reader then.
         """
-        superseded = self._words[layout.W_SUPERSEDED] == layout.SUPERSEDED
-        if not superseded and os.fstat(self._fd).st_nlink > 0:
+        found = os.fstat(self._fd)
+        # Its size first: a mapping must not be touched behind the end of its file.
+        whole = found.st_nlink > 0 and found.st_size >= len(self._mapping)
+        if whole and self._words[layout.W_SUPERSEDED] != layout.SUPERSEDED:
             return False
         fd, size = _open(self._directory, self._declaration)
         old = list(self._places)

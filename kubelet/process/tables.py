@@ -58,9 +58,11 @@ class Tables:
             return
         if self._unavailable.pop(name, None):
             log.info("Table is readable again", table=name)
-        self._generations.setdefault(name, 0)
 
     def _set_unavailable(self, table: str, reason: str) -> None:
+        reader = self._readers.pop(table, None)
+        if reader is not None:
+            reader.close()
         if self._unavailable.get(table) != reason:
             self._unavailable[table] = reason
             log.error("Table cannot be read, taken as empty", table=table, reason=reason)
@@ -87,13 +89,13 @@ class Tables:
 
     def get(self, table: str, key: str) -> Entry | None:
         """An entry as bytes; None where it is not there or cannot be read."""
-        source = self.writers.get(table) or self._readers.get(table)
+        source = self._source(table)
         if source is None:
             return None
         try:
             return source.get(key)
         except CorruptEntry as err:
-            self._set_unavailable(table, str(err))
+            self._broken(table, err)
             return None
 
     def value(self, table: str, key: str) -> Any:
@@ -101,13 +103,31 @@ class Tables:
         entry = self.get(table, key)
         return None if entry is None else unpack(entry.payload)
 
+    def keys(self, table: str) -> list[str]:
+        """The keys of a table; none where it cannot be read."""
+        source = self._source(table)
+        if source is None:
+            return []
+        try:
+            return list(source.keys())
+        except CorruptEntry as err:
+            self._broken(table, err)
+            return []
+
     def items(self, table: str) -> Iterator[tuple[str, Any]]:
         """All entries of a table, decoded."""
-        source = self.writers.get(table) or self._readers.get(table)
-        for key in list(source.keys()) if source is not None else []:
+        for key in self.keys(table):
             entry = self.get(table, key)
             if entry is not None:
                 yield key, unpack(entry.payload)
+
+    def _source(self, table: str) -> Reader | Writer | None:
+        return self.writers[table] if table in self.writers else self._readers.get(table)
+
+    def _broken(self, table: str, error: CorruptEntry) -> None:
+        if table in self.writers:
+            raise error  # our own: it is rebuilt by starting anew
+        self._set_unavailable(table, str(error))
 
     def tick(self) -> list[str]:
         """Catch up with tables that were replaced; the names of those that changed since."""
@@ -116,7 +136,7 @@ class Tables:
             if self.can_open:
                 self._attach_reader(BY_NAME[name])
         changed = []
-        for name, reader in self._readers.items():
+        for name, reader in list(self._readers.items()):
             try:
                 reader.refresh()
             except TableUnavailable as err:

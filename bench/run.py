@@ -1,0 +1,94 @@
+"""``make bench``: every figure in one table, next to its bar, written to bench/RESULTS.md too."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench import channel_bench, shm_bench, tree_bench
+
+RESULTS = Path(__file__).with_name("RESULTS.md")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a figure must be."""
+
+    limit: float
+    at_least: bool = False
+
+    def met(self, value: float) -> bool:
+        """Whether the figure is good enough."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    @property
+    def text(self) -> str:
+        """The bar as it is written."""
+        return f"{'>=' if self.at_least else '<='} {_number(self.limit)}"
+
+
+BARS = {
+    "exec to READY, s (median)": Bar(2.0),
+    "PSS of the tree, MiB": Bar(90),
+    "idle CPU of the tree, millicores": Bar(15),
+    "kubeletctl status, s (median)": Bar(0.3),
+    "killed process back, ms p50": Bar(500),
+    "reads of 4 KiB per second": Bar(100_000, at_least=True),
+}
+SECTIONS = (
+    ("The tree", tree_bench.run),
+    ("Shared memory", shm_bench.run),
+    ("Channels, microseconds", channel_bench.run),
+)
+
+
+def main() -> int:
+    """Measure; 1 if a bar was missed."""
+    lines = ["# Figures", "", *_machine(), ""]
+    missed = []
+    for title, measure in SECTIONS:
+        print(f"==> {title} ...", flush=True)
+        rows = measure()
+        missed += [
+            name for name, value in rows.items() if name in BARS and not BARS[name].met(value)
+        ]
+        section = _table(title, rows)
+        print("\n".join(section), flush=True)
+        lines += section
+    RESULTS.write_text("\n".join(lines))
+    print(f"written: {RESULTS}")
+    if missed:
+        print(f"missed: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+def _machine() -> list[str]:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
+    text = (
+        f"`make bench` on {time.strftime('%Y-%m-%d')}: {os.cpu_count()} cores, {memory:.0f} GiB, "
+        f"Linux {platform.release()}, Python {platform.python_version()}."
+    )
+    return [text]
+
+
+def _table(title: str, rows: dict[str, float]) -> list[str]:
+    lines = [f"## {title}", "", "| figure | measured | bar | |", "|---|---:|---:|---|"]
+    for name, value in rows.items():
+        bar = BARS.get(name)
+        verdict = "" if bar is None else "met" if bar.met(value) else "**missed**"
+        lines.append(f"| {name} | {_number(value)} | {bar.text if bar else ''} | {verdict} |")
+    return [*lines, ""]
+
+
+def _number(value: float) -> str:
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
