@@ -27,6 +27,8 @@ from supervisor.settings import Settings
 
 log = klog.get_logger(__name__)
 
+_BEATING = (State.STARTING, State.RUNNING)
+
 
 @dataclass(slots=True)
 class Handle:
@@ -39,6 +41,7 @@ class Handle:
     oom_kills: int = 0
     beats: int = -1
     seen: float = 0.0  # the moment from which silence counts
+    judged: float = 0.0  # when it was last found starved
     watch_from: float = 0.0  # when its run-queue delay began to be watched
     watch_delay: float = 0.0
     report: str | None = None
@@ -94,6 +97,8 @@ class Fleet:
         moments = [self._last_look + self.period]
         for handle in self.handles.values():
             child = handle.child
+            if child.state in _BEATING:
+                moments.append(self._judgement(handle))
             if child.state is State.BACKOFF:
                 moments.append(child.next_start)
             if child.deadline is not None:
@@ -261,7 +266,7 @@ class Fleet:
     def look(self) -> None:
         """Judge everyone's silence, if it is time to."""
         now = time.monotonic()
-        if now - self._last_look < self.period:
+        if now - self._last_look < self.period and not self._overdue(now):
             return
         away = liveness.gap(self._last_look, now, self.period)
         if away:
@@ -272,8 +277,16 @@ class Fleet:
         for name, handle in self.handles.items():
             if away:
                 handle.seen = now
-            if handle.child.state in (State.STARTING, State.RUNNING):
+            if handle.child.state in _BEATING:
                 self._look_at(name, handle, now)
+
+    def _judgement(self, handle: Handle) -> float:
+        """When this child's time-out ends; a starved one is judged again a period later."""
+        return max(handle.seen + self._settings.heartbeat_timeout, handle.judged + self.period)
+
+    def _overdue(self, now: float) -> bool:
+        beating = (h for h in self.handles.values() if h.child.state in _BEATING)
+        return any(now >= self._judgement(handle) for handle in beating)
 
     def _look_at(self, name: str, handle: Handle, now: float) -> None:
         row = self.row(name)
@@ -292,6 +305,8 @@ class Fleet:
         )
         if verdict is liveness.Verdict.STUCK:
             self._stuck(name, handle, row, silent)
+        elif verdict is liveness.Verdict.STARVED:
+            handle.judged = now
 
     def _run_delay(self, handle: Handle, now: float) -> tuple[float, float]:
         delay = run_queue_delay(handle.child.pid)

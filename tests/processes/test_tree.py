@@ -134,10 +134,13 @@ def test_a_stopped_process_is_found_reported_and_replaced(make_node) -> None:
     pids = node.pids()
     for name in NAMES:
         os.kill(pids[name], signal.SIGSTOP)
+        stopped = time.monotonic_ns()
         wait_for(f"{name} is replaced", lambda n=name: node.beating(n, pids[n]), 10)
         wait_for("the supervisor has seen it", node.all_running)
         last = node.processes()[name]["last_exit"]
         assert "no heartbeat for" in last["reason"]
+        # Judged when its time-out ends; the rest is the machine's and the dump's.
+        assert last["at_ns"] - stopped < 1.5e9
         assert "process state T" in last["reason"]
         report = (node.run_dir / last["report"]).read_text()
         assert f"process:    {name} (pid {pids[name]})" in report
