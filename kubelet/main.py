@@ -13,11 +13,12 @@ from kubelet import logging as klog
 from kubelet.config import Effective
 from supervisor import boot, kinds, privileges, reload
 from supervisor.exits import ExitCode
+from supervisor.limits import own_limits
 from supervisor.listeners import ListenAddress
 from supervisor.notify import Notifier, watchdog_period
 from supervisor.rundir import RunDirError
 from supervisor.settings import Settings
-from supervisor.supervisor import Supervisor, own_limits
+from supervisor.supervisor import Supervisor
 
 log = klog.get_logger(__name__)
 

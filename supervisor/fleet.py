@@ -22,6 +22,7 @@ from supervisor.exits import from_wait_status
 from supervisor.kinds import BY_NAME, KINDS, Kind
 from supervisor.launch import ALIVE, GO, Launch, run_child
 from supervisor.lifecycle import Child, State
+from supervisor.limits import set_oom_score
 from supervisor.rundir import RunDir
 from supervisor.settings import Settings
 
@@ -358,15 +359,3 @@ def process_state(pid: int) -> str:
     except (OSError, IndexError):
         return "?"
     return f"{letter} at {place}" if place not in ("", "0") else letter
-
-
-def set_oom_score(pid: int, score: int) -> str | None:
-    """Tell the kernel how gladly this process is given up (C-12); why it could not be told."""
-    try:
-        with open(f"/proc/{pid}/oom_score_adj", "w", encoding="ascii") as file:
-            file.write(str(score))
-    except (ProcessLookupError, FileNotFoundError):
-        return None  # gone already
-    except OSError as err:
-        return f"oomScoreAdj: {score}: {err.strerror}"
-    return None

@@ -11,9 +11,12 @@ import os
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-SOCKET_PATH_LIMIT: Final = 107  # sockaddr_un.sun_path, less its terminating zero
+from kubelet.channels.errors import SocketPathTooLong
+from kubelet.channels.paths import check_socket_paths
+
 _CLOSED: Final = 0o700
 _GROUP: Final = 0o2750  # set-group-id: what is made inside belongs to the group
 _SHARED_DIRS: Final = ("board", "channels", "reports")
@@ -82,16 +85,15 @@ class RunDir:
 
 def check_paths(run_dir: RunDir, kinds: Iterable[str]) -> None:
     """Refuse a run directory whose sockets would not fit into a socket address."""
-    longest = max(
-        (os.path.join(run_dir.channels(kind), "requests") for kind in kinds), key=len, default=""
-    )
-    size = len(os.fsencode(longest))
-    if size > SOCKET_PATH_LIMIT:
-        room = SOCKET_PATH_LIMIT - (size - len(os.fsencode(run_dir.root)))
+    try:
+        check_socket_paths(Path(run_dir.root), kinds)
+    except SocketPathTooLong as err:
+        size = len(os.fsencode(err.path))
+        room = err.limit - (size - len(os.fsencode(run_dir.root)))
         raise RunDirError(
-            f"--run-dir: {run_dir.root}: too long for the sockets in it: {longest} has {size} "
-            f"bytes and {SOCKET_PATH_LIMIT} are allowed; use a path of at most {room} bytes"
-        )
+            f"--run-dir: {run_dir.root}: too long for the sockets in it: {err.path} has {size} "
+            f"bytes and {err.limit} are allowed; use a path of at most {room} bytes"
+        ) from None
 
 
 def check_reachable(run_dir: RunDir, uid: int, gid: int) -> None:

@@ -14,7 +14,6 @@ import faulthandler
 import gc
 import importlib
 import os
-import resource
 import signal
 import time
 from collections import deque
@@ -28,7 +27,7 @@ from shm.recorder import RecorderWriter
 from supervisor import cgroups, lifecycle, linux, locks, quarantine, reload, statefile
 from supervisor.control import ControlSocket, Reply
 from supervisor.exits import ExitCode
-from supervisor.fleet import Fleet, Outside, set_oom_score
+from supervisor.fleet import Fleet, Outside
 from supervisor.kinds import BY_NAME, EVERYONE, KINDS, NAMES, SUPERVISOR
 from supervisor.lifecycle import State
 from supervisor.loop import SIGNALS, Loop
@@ -421,21 +420,3 @@ class Supervisor:
             replace_file(self._run_dir.state, data, gid=self._settings.identity.gid)
         except OSError as err:  # a full or vanished run directory must not end the tree
             log.error("Could not write the state file", path=self._run_dir.state, err=err)
-
-
-def own_limits(settings: Settings) -> tuple[str, ...]:
-    """Set the supervisor's own OOM score and limit of open files (C-12); what could not be."""
-    return tuple(
-        filter(None, (set_oom_score(os.getpid(), settings.oom_score_adj), _open_files(settings)))
-    )
-
-
-def _open_files(settings: Settings) -> str | None:
-    wanted = settings.max_open_files
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    try:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, max(wanted, hard)))
-    except (ValueError, PermissionError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        return f"maxOpenFiles: {wanted}: not allowed here, {hard} are"
-    return None

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.processes.node import CONFIG
+from tests.processes.node import CONFIG, wait_for
 
 
 def kubelet(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
@@ -142,3 +143,17 @@ def test_what_is_set_but_not_acted_on_is_said_once(make_node) -> None:
     assert "clusterDomain" in listed
     assert "--node-labels" in listed
     assert "maxOpenFiles" not in listed
+
+
+def test_every_line_of_a_json_log_is_an_object_that_names_its_process(make_node) -> None:
+    """``--logging-format=json``: the supervisor and its children alike, crashes included."""
+    node = make_node("--logging-format=json", "-v=2").start()
+    os.kill(node.pids()["pleg"], signal.SIGSEGV)
+    wait_for("the death is logged", lambda: "killed by SIGSEGV" in node.log())
+    wait_for("everybody runs", node.all_running)
+    assert node.stop() == 0
+    lines = [json.loads(line) for line in node.log().splitlines()]
+    assert {"supervisor"} <= {line["process"] for line in lines if "process" in line}
+    assert all({"ts", "caller", "msg"} <= line.keys() for line in lines)
+    died = next(line for line in lines if line["msg"] == "Process died")
+    assert (died["severity"], died["kind"]) == ("error", "pleg")

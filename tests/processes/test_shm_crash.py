@@ -33,7 +33,7 @@ from shm import layout
 from shm.table import Entry, Reader, Writer
 from shm.tables import Declaration
 
-ROUNDS = int(os.environ.get("KUBELET_CRASH_ROUNDS", "3000"))
+ROUNDS = int(os.environ.get("KUBELET_CRASH_ROUNDS", "10000"))
 DECLARATION = Declaration(
     "crash", "pleg", ("api",), "key", "values that say what they are", 1, 1 << 24
 )
