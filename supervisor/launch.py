@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import gc
 import importlib
 import os
 import random
@@ -68,7 +67,6 @@ def run_child(launch: Launch) -> NoReturn:
             os._exit(ExitCode.ORPHANED)
         linux.set_title(f"kubelet: {launch.kind.name}")
         random.seed()
-        gc.enable()
         module, _, function = launch.settings.frame.partition(":")
         code = getattr(importlib.import_module(module), function)(launch)
     except BaseException as err:  # noqa: BLE001 - nothing may unwind into the supervisor's frames

@@ -11,8 +11,6 @@ run directory stays, because the next supervisor finds its state there.
 from __future__ import annotations
 
 import faulthandler
-import gc
-import importlib
 import os
 import signal
 import time
@@ -24,7 +22,7 @@ from typing import Any
 from kubelet import logging as klog
 from shm.board import RowWriter
 from shm.recorder import RecorderWriter
-from supervisor import cgroups, lifecycle, linux, locks, quarantine, reload, statefile
+from supervisor import cgroups, lifecycle, linux, locks, quarantine, reload, statefile, zygote
 from supervisor.control import ControlSocket, Reply
 from supervisor.exits import ExitCode
 from supervisor.fleet import Fleet, Outside
@@ -118,12 +116,7 @@ class Supervisor:
         if self._settings.exit_on_lock_contention:
             fd = locks.contention(self._settings.lock_file)
             self._loop.watch(fd, self._contended)
-        for module in dict.fromkeys(
-            (*self._settings.preload, *(m for kind in KINDS for m in kind.preload))
-        ):
-            importlib.import_module(module)
-        gc.collect()
-        gc.freeze()  # what exists now stays shared: no collection ever writes to these pages
+        zygote.settle((*self._settings.preload, *(m for kind in KINDS for m in kind.preload)))
         if self._legacy is not None:
             self._inherit(self._legacy)
         for name in NAMES:

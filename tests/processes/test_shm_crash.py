@@ -5,8 +5,8 @@ forks a writer, kills it with SIGKILL after a random time, starts the next one b
 reaped, and goes on like that. Every value describes itself, so that a reader can tell a mixed one
 without trusting the checksum.
 
-KUBELET_CRASH_ROUNDS sets the number of kills; `bench/shm_bench.py --crash 10000` does the same
-at length.
+KUBELET_CRASH_ROUNDS sets the number of kills; `bench/shm_bench.py --crash N` prints what was
+counted.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ import traceback
 from array import array
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from shm import layout
 from shm.table import Entry, Reader, Writer
@@ -239,6 +241,7 @@ def tables():
         shutil.rmtree(path)
 
 
+@pytest.mark.timeout(1500)
 def test_no_reader_ever_sees_a_mixed_value():
     """Thousands of writers die in the middle of things; readers see whole values and never wait."""
     with tables() as directory:
