@@ -17,8 +17,17 @@ endif
 LOG ?= .cache/kubelet.log
 CONFIG ?= deploy/standalone.yaml
 ARGS ?=
-KUBELET = $(VENV)/bin/kubelet --config '$(abspath $(CONFIG))' --run-dir '$(RUN_DIR)' \
+KUBELET = $(WITH_RUNTIME) $(VENV)/bin/kubelet --config '$(abspath $(CONFIG))' --run-dir '$(RUN_DIR)' \
 	$(if $(ROOT_DIR),--root-dir '$(ROOT_DIR)' --cert-dir '$(ROOT_DIR)/pki') $(ARGS)
+
+# RUNTIME=sim: a simulated runtime instead of the containerd of this machine, for a look on a laptop.
+RUNTIME ?=
+export SIM_ARGS
+ifeq ($(RUNTIME),sim)
+WITH_RUNTIME = scripts/with-sim.sh '$(abspath $(VENV)/bin/python)' '$(RUN_DIR)-sim'
+else ifneq ($(RUNTIME),)
+$(error RUNTIME=$(RUNTIME) is not known: leave it out, or say RUNTIME=sim)
+endif
 
 DETACH ?=
 TESTS ?= tests
@@ -32,7 +41,7 @@ export PYTHON
 ##@ Run a node
 
 .PHONY: run
-run: setup ## Start a standalone node in the foreground; DETACH=1: in the background. ARGS="-v 4" adds flags
+run: setup ## Start a standalone node; DETACH=1: in the background; RUNTIME=sim: simulated. ARGS="-v 4" adds flags
 ifneq ($(filter-out 0 no false,$(DETACH)),)
 	@$(VENV)/bin/python scripts/node.py start --run-dir '$(RUN_DIR)' --log '$(LOG)' -- $(KUBELET)
 	@# Status 1 says that something is wrong with the node, and has just said what: the start worked.
@@ -73,7 +82,6 @@ lint: setup ## Style, format and types
 	@$(VENV)/bin/ruff format --check .
 	@echo "==> mypy (strict)"
 	@$(VENV)/bin/mypy
-	@$(VENV)/bin/mypy --strict scripts
 	@if command -v shellcheck >/dev/null; then \
 		echo "==> shellcheck"; shellcheck --external-sources scripts/*.sh .ci/run; \
 	else echo "==> shellcheck is not installed: shell scripts are not checked"; fi
@@ -86,6 +94,10 @@ format: setup ## Format the code and fix what can be fixed by rule
 .PHONY: bench
 bench: setup ## Measure, and compare with the bars
 	@$(VENV)/bin/python -m bench.run
+
+.PHONY: proto
+proto: setup ## Write the CRI stubs anew from kubelet/cri/api.proto
+	@$(VENV)/bin/python -m kubelet.cri.generate
 
 .PHONY: lock
 lock: ## Write constraints.txt anew from the ranges in pyproject.toml
