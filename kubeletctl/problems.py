@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 from kubeletctl.snapshot import GONE, ProcessView, Snapshot
@@ -14,19 +15,36 @@ OVERDUE: Final = 0.5  # of the time-out after which the supervisor acts
 STOPPED_BY_SIGNAL: Final = "tT"
 
 
+class Weight(Enum):
+    """What a sentence is about.
+
+    A kubelet whose runtime is down is not unhealthy itself: who restarted it for that would only
+    add to the trouble. It is a problem all the same.
+    """
+
+    OWN = "own"  # something is wrong with the kubelet: not healthy
+    DEPENDENCY = "dependency"  # something is wrong with what it depends on
+    NOTE = "note"  # worth knowing
+
+
 class Problem(NamedTuple):
-    """One sentence; a mere note does not make the kubelet unhealthy."""
+    """One sentence."""
 
     text: str
-    serious: bool = True
+    weight: Weight = Weight.OWN
 
 
 def find(
-    snapshot: Snapshot, tables: Sequence[str] = (), *, closed: bool = False
+    snapshot: Snapshot,
+    tables: Sequence[str] = (),
+    *,
+    closed: bool = False,
+    runtime: str | None = None,
 ) -> tuple[Problem, ...]:
     """Return all that is wrong, the worst first.
 
-    ``tables`` are sentences about tables; ``closed`` says that they may not be read by this user.
+    ``tables`` are sentences about tables; ``closed`` says that they may not be read by this user;
+    ``runtime`` says what is wrong with the container runtime.
     """
     notes = list(snapshot.state.notes)
     if closed:
@@ -37,13 +55,14 @@ def find(
         *(Problem(text) for text in _processes(snapshot)),
         *(Problem(text) for text in _quarantine(snapshot)),
         *(Problem(text) for text in tables),
-        *(Problem(text, serious=False) for text in notes),
+        *([Problem(runtime, Weight.DEPENDENCY)] if runtime else ()),
+        *(Problem(text, Weight.NOTE) for text in notes),
     )
 
 
 def healthy(problems: Sequence[Problem]) -> bool:
-    """Whether nothing is wrong but what the supervisor merely notes."""
-    return not any(problem.serious for problem in problems)
+    """Whether nothing is wrong with the kubelet itself."""
+    return not any(problem.weight is Weight.OWN for problem in problems)
 
 
 def _whole(snapshot: Snapshot) -> Iterator[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from kubeletctl.rundir import RunDir
 
 if TYPE_CHECKING:
-    from shm.tables import Declaration
+    from shm.reader import Reader
 
 # What is shown of a pod; the rest of an entry, its spec above all, may hold secrets.
 _SHOWN: Final = ("name", "namespace", "source", "state", "phase", "step", "since_ns")
@@ -21,28 +21,37 @@ class Tables(NamedTuple):
     pods: list[dict[str, Any]]
     problems: list[str]  # a sentence per table that cannot be read
     closed: bool  # they are not for this user to read, which is nobody's fault
+    runtime: str = ""  # what the container runtime is
+    runtime_problem: str | None = None
 
 
 def look(run_dir: RunDir) -> Tables:
     """Attach to every declared table and read the pods."""
     from shm.errors import TableError
+    from shm.reader import Reader  # not shm.table: that would load the writer as well
     from shm.tables import TABLES
 
     directory = run_dir.path("tables")
     if not _readable(directory):
         return Tables([], [], closed=True)
     pods: list[dict[str, Any]] = []
+    runtime: tuple[str, str | None] = ("", None)
     problems = []
     for declaration in TABLES:
         if not _readable(run_dir.path("tables", declaration.name)):
             return Tables([], [], closed=True)
         try:
-            found = _read(directory, declaration)
+            reader = Reader.attach(Path(directory), declaration)
+            try:
+                if declaration.name == "pods":
+                    pods = [_pod(entry.key, entry.payload) for entry in reader.items()]
+                elif declaration.name == "runtime":
+                    runtime = _runtime(reader)
+            finally:
+                reader.close()
         except TableError as problem:
             problems.append(f"table {problem.table} is unavailable: {problem.problem}")
-        else:
-            pods += found if declaration.name == "pods" else []
-    return Tables(pods, problems, closed=False)
+    return Tables(pods, problems, False, *runtime)
 
 
 def _readable(path: str) -> bool:
@@ -56,17 +65,21 @@ def _readable(path: str) -> bool:
     return os.access(path, os.R_OK)
 
 
-def _read(directory: str, declaration: Declaration) -> list[dict[str, Any]]:
-    """Attach to a table, which checks it; return the entries if they are pods."""
-    from shm.reader import Reader  # not shm.table: that would load the writer as well
+def _runtime(reader: Reader) -> tuple[str, str | None]:
+    """Return what pleg knows of the container runtime, and what is wrong with it."""
+    from kubelet.pods.runtime import RUNTIME_KEY, BadRecordError, RuntimeRecord, problem
+    from shm.codec import DecodeError, unpack
 
-    reader = Reader.attach(Path(directory), declaration)
+    entry = reader.get(RUNTIME_KEY)
+    if entry is None:
+        return "", None
     try:
-        if declaration.name != "pods":
-            return []
-        return [_pod(entry.key, entry.payload) for entry in reader.items()]
-    finally:
-        reader.close()
+        record = RuntimeRecord.from_wire(unpack(entry.payload))
+    except (BadRecordError, DecodeError) as err:
+        return "", f"container runtime: its record cannot be read: {err}"
+    pods = len(reader) - 1
+    known = " ".join(filter(None, (record.name, record.version))) or "not known yet"
+    return f"{known} at {record.endpoint}, {pods} pods", problem(record)
 
 
 def _pod(uid: str, payload: bytes) -> dict[str, Any]:

@@ -4,8 +4,9 @@ Everything is read from files and from /proc, so it answers when every process i
 that of the last 5 to 10 seconds. PSS counts a page shared by n processes as 1/n in each, so the
 total is what the whole tree takes.
 
-Exit code 0: healthy. 1: something is wrong, and the problems say what. 2: no kubelet there.
-Notes of the supervisor (lines that begin with "note:") do not make it unhealthy.
+Exit code 0: healthy. 1: something is wrong with the kubelet. 2: no kubelet there. A runtime that is
+down is a problem, but not an illness of the kubelet: who restarted it for that would only add to
+the trouble.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from kubeletctl import problems, snapshot, tables
 from kubeletctl.context import Context
 from kubeletctl.errors import FAILED, OK
 from kubeletctl.output import Format, emit
-from kubeletctl.problems import Problem
+from kubeletctl.problems import Problem, Weight
 from kubeletctl.screen import Cell, Column, Screen, Style, table, wrap
 from kubeletctl.snapshot import ProcessView, Snapshot
 from kubeletctl.words import age, local_time, number, plain, short_age
@@ -59,9 +60,9 @@ def run(_options: argparse.Namespace, context: Context) -> int:
     seen = snapshot.take(context.run_dir)
     found = tables.look(context.run_dir)
     pods = found.pods
-    wrong = problems.find(seen, found.problems, closed=found.closed)
+    wrong = problems.find(seen, found.problems, closed=found.closed, runtime=found.runtime_problem)
     if context.output is Format.TEXT:
-        print("\n".join(render(context.screen, seen, pods, wrong)))
+        print("\n".join(render(context.screen, seen, found, wrong)))
     else:
         emit(document(seen, pods, wrong), context.output)
     return OK if problems.healthy(wrong) else FAILED
@@ -77,12 +78,12 @@ def document(
         "uptime_seconds": seen.uptime_seconds,
         "processes": [view.as_json() for view in seen.processes],
         "pods": pods,
-        "problems": [problem.text for problem in wrong if problem.serious],
+        "problems": [problem.text for problem in wrong if problem.weight is not Weight.NOTE],
     }
 
 
 def render(
-    screen: Screen, seen: Snapshot, pods: list[dict[str, Any]], wrong: tuple[Problem, ...]
+    screen: Screen, seen: Snapshot, found: tables.Tables, wrong: tuple[Problem, ...]
 ) -> list[str]:
     """Lay out the screen."""
     return [
@@ -90,7 +91,7 @@ def render(
         "",
         *table(screen, COLUMNS, [_row(view) for view in seen.processes]),
         "",
-        _totals(seen, len(pods)),
+        *_totals(seen, found),
         "",
         *_problems(screen, wrong),
     ]
@@ -132,16 +133,17 @@ def _lag_style(lag_ms: float | None) -> Style:
     return Style.BAD if (lag_ms or 0) >= problems.LAG_HIGH_MS else Style.NONE
 
 
-def _totals(seen: Snapshot, pods: int) -> str:
+def _totals(seen: Snapshot, found: tables.Tables) -> list[str]:
     pss = [view.pss_mib for view in seen.processes if view.pss_mib is not None]
     cpu = sum(view.cpu_millicores or 0 for view in seen.processes)
     memory = f"{sum(pss):.1f} MiB PSS" if pss else "PSS not readable (needs root)"
-    return f"total: {memory}, {cpu:.1f} millicores    pods: {pods}"
+    lines = [f"total: {memory}, {cpu:.1f} millicores    pods: {len(found.pods)}"]
+    return [*lines, f"runtime: {plain(found.runtime)}"] if found.runtime else lines
 
 
 def _problems(screen: Screen, wrong: tuple[Problem, ...]) -> list[str]:
-    serious = [problem.text for problem in wrong if problem.serious]
-    notes = [problem.text for problem in wrong if not problem.serious]
+    serious = [problem.text for problem in wrong if problem.weight is not Weight.NOTE]
+    notes = [problem.text for problem in wrong if problem.weight is Weight.NOTE]
     lines = _section(screen, "problems:", serious, Style.BAD) if serious else ["problems: none"]
     return [*lines, *(_section(screen, "notes:", notes, Style.NONE) if notes else [])]
 

@@ -79,7 +79,9 @@ class Node:
         self.run_dir = root / name
         self.config_path = root / f"{name}.yaml"
         self.log_path = root / f"{name}.log"
-        self.config = {**CONFIG, **(config or {})}
+        # A runtime of its own choice or none at all, never the one of this machine.
+        nowhere = f"unix://{root}/no-runtime.sock"
+        self.config = {"containerRuntimeEndpoint": nowhere, **CONFIG, **(config or {})}
         self._environ = dict(environ or {})
         self._program = program or (sys.executable, "-m", "kubelet.main")
         self._arguments = arguments

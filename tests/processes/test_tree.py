@@ -37,7 +37,10 @@ def test_the_tree_is_up_when_it_says_ready(node: Node) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = node.status()
     assert found["healthy"] is True
-    assert found["problems"] == []
+    # What it depends on is down, which is said and is not its own illness.
+    (problem,) = wait_for("the runtime's trouble is told", lambda: node.status()["problems"])
+    assert problem.startswith("container runtime: not healthy")
+    assert "no-runtime.sock" in problem
     assert [p["name"] for p in found["processes"]] == list(EVERYONE)
     assert {p["state"] for p in found["processes"]} == {"running"}
     assert len({p["pid"] for p in found["processes"]}) == 8
