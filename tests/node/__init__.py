@@ -1,0 +1,1 @@
+"""Real container runtimes under test: private containerds, local images, loopback registries."""

@@ -1,0 +1,1 @@
+"""What the tests need and this repository does not hold: Go tools and Debian packages."""
