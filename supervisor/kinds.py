@@ -56,6 +56,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         memory_limit=512 * MIB,
         oom_score_adj=-999,
         stop_stage=3,
+        preload=("procs.pleg.main",),  # with gRPC, which takes long to import and forks well unused
     ),
     Kind(
         name="prober",

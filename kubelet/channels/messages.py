@@ -178,3 +178,23 @@ class SetVerbosity(Request[VerbositySet]):
     def __post_init__(self) -> None:
         if not 0 <= self.level <= 10:
             raise ValueError(f"level is {self.level}, allowed is 0 to 10")
+
+
+@dataclass(frozen=True, slots=True)
+class Relisted:
+    """A look at the pod that began at ``stamp_ns``, after the request; what it found is cached."""
+
+    stamp_ns: int
+    changed: bool  # False also if another look, which began after the request, had found it
+
+
+@request("relist", allowed={"syncloop", CTL}, handled_by={"pleg"})
+@dataclass(frozen=True, slots=True)
+class Relist(Request[Relisted]):
+    """Has pleg look at one pod at once."""
+
+    pod: str
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.pod.encode()) <= 256:
+            raise ValueError(f"pod has {len(self.pod.encode())} bytes, allowed is 1 to 256")

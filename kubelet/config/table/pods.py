@@ -54,6 +54,7 @@ RUNTIME: Final = (
         "container-runtime-endpoint",
         checks.not_empty,
         zero_unset=True,
+        acted_on_by="pleg",
     ),
     Field(
         "imageServiceEndpoint",
@@ -69,6 +70,7 @@ RUNTIME: Final = (
         "Time limit of a call to the runtime; pulls, logs and exec have none.",
         "runtime-request-timeout",
         zero_unset=True,
+        acted_on_by="pleg",
     ),
     Field(
         "podLogsDir",
