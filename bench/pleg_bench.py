@@ -237,13 +237,17 @@ async def reports(
             await asyncio.sleep(chance.random() * pause)
             began = time.monotonic()
             os.kill(victim.pid, signal.SIGKILL)
-            own = asyncio.create_task(pods.wait_exited(client, victim.id))
-            own_ended: list[float] = []
-            own.add_done_callback(lambda _task, ended=own_ended: ended.append(time.monotonic()))
-            seen = await seen_in(cache, pod.uid, victim.id)
-            await own
-            found.append(((own_ended[0] - began) * 1000, (seen - began) * 1000))
+            own, seen = await asyncio.gather(
+                said_by(client, victim.id), seen_in(cache, pod.uid, victim.id)
+            )
+            found.append(((own - began) * 1000, (seen - began) * 1000))
         return found
+
+
+async def said_by(client: RuntimeClient, container_id: str) -> float:
+    """When the runtime itself says that a container has exited."""
+    await pods.wait_exited(client, container_id)
+    return time.monotonic()
 
 
 async def seen_in(cache: Cache, uid: str, container_id: str) -> float:

@@ -34,7 +34,7 @@ from kubelet.process import Process
 log = klog.get_logger(__name__)
 
 RESERVE: Final = 512  # descriptors that stay free for everything else
-SHORTEST: Final = 0.003  # seconds between two questions at first
+SHORTEST: Final = 0.005  # seconds between two questions at first
 SHARE: Final = 0.08  # of the time since the end: what a question may come too late, later on
 GIVE_UP: Final = 5.0  # seconds; from then on the full look has to do
 

@@ -196,6 +196,8 @@ FLAG_FACTS = {
     "unprivileged-user": "kubelet",
 }
 ACTED_ON = {
+    "containerRuntimeEndpoint": "pleg",
+    "runtimeRequestTimeout": "pleg",
     "healthzPort": "api",
     "healthzBindAddress": "api",
     "oomScoreAdj": "supervisor",
