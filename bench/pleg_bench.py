@@ -10,17 +10,15 @@ import asyncio
 import json
 import os
 import random
-import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
+from bench.measure import cpu_ns, directory, percentile
 from kubelet.cri.client import RuntimeClient
 from tests.node import pods
 from tests.node.containerd import Containerd
@@ -39,17 +37,6 @@ WAYS = {"pidfd": "events", "events only": "exits", "neither": "exits,events"}
 def run() -> dict[str, float]:
     """Measure everything that can be measured here."""
     return at_rest() | on_simulator() | on_containerds()
-
-
-@contextmanager
-def directory() -> Iterator[Path]:
-    """A short one on a tmpfs."""
-    made = Path(tempfile.mkdtemp(prefix="kb-", dir="/dev/shm"))
-    made.chmod(0o755)
-    try:
-        yield made
-    finally:
-        shutil.rmtree(made)
 
 
 @contextmanager
@@ -79,17 +66,6 @@ def kubelet(endpoint: str, without: str | None = None) -> Iterator[tuple[Node, C
             node.end()
 
 
-def cpu_ns(pid: int) -> int:
-    """What a process has used so far."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) + _threads(pid)
-
-
-def _threads(pid: int) -> int:
-    tasks = Path(f"/proc/{pid}/task")
-    others = [task for task in tasks.iterdir() if task.name != str(pid)]
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in others)
-
-
 def at_rest() -> dict[str, float]:
     """Cost of looking at pods that do not change, and how long one look takes."""
     figures = {}
@@ -107,12 +83,6 @@ def at_rest() -> dict[str, float]:
             figures[f"full look, {size} pods, ms p50"] = percentile(looks, 0.5)
             figures[f"full look, {size} pods, ms p99"] = percentile(looks, 0.99)
     return figures
-
-
-def percentile(values: list[float], share: float) -> float:
-    """A value that this share of all does not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
 def seen_after(cache: Cache, began: float, check: Callable[[], bool]) -> float:

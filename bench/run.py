@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench import channel_bench, shm_bench, tree_bench
+from bench import channel_bench, pleg_bench, shm_bench, tree_bench
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
@@ -38,11 +38,14 @@ BARS = {
     "kubeletctl status, s (median)": Bar(0.3),
     "killed process back, ms p50": Bar(500),
     "reads of 4 KiB per second": Bar(100_000, at_least=True),
+    "pleg at rest, 500 pods, millicores": Bar(50),
+    "full look, 2500 pods, ms p50": Bar(300),
 }
 SECTIONS = (
     ("The tree", tree_bench.run),
     ("Shared memory", shm_bench.run),
     ("Channels, microseconds", channel_bench.run),
+    ("PLEG", pleg_bench.run),
 )
 
 

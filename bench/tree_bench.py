@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from bench.measure import cpu_ns, directory, percentile
 from supervisor.kinds import EVERYONE, NAMES
 from tests.processes.node import Node, wait_for
 
@@ -24,19 +21,9 @@ IDLE_SECONDS = 20.0
 STATUS_RUNS = 20
 
 
-@contextmanager
-def _root() -> Iterator[Path]:
-    root = Path(tempfile.mkdtemp(prefix="kb-", dir="/dev/shm"))
-    root.chmod(0o755)
-    try:
-        yield root
-    finally:
-        shutil.rmtree(root)
-
-
 def run() -> dict[str, float]:
     """Every figure by name."""
-    with _root() as root:
+    with directory() as root:
         figures = {"exec to READY, s (median)": statistics.median(_starts(root))}
         node = Node(root, "n").start()
         try:
@@ -76,12 +63,7 @@ def _memory(node: Node) -> dict[str, float]:
 
 
 def _tree_cpu(node: Node) -> float:
-    """Seconds of CPU of all threads: a process's own schedstat is its main thread's alone."""
-    nanoseconds = 0
-    for pid in _pids(node).values():
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            nanoseconds += int((task / "schedstat").read_text().split()[0])
-    return nanoseconds / 1e9
+    return sum(cpu_ns(pid) for pid in _pids(node).values()) / 1e9
 
 
 def _idle(node: Node) -> dict[str, float]:
@@ -115,8 +97,7 @@ def _kills(node: Node) -> dict[str, float]:
         took.append(time.monotonic() - begun)
         wait_for("the supervisor has seen it", node.all_running)
         time.sleep(0.15)  # kills closer than the restart spacing would measure the spacing
-    took.sort()
     return {
         "killed process back, ms p50": statistics.median(took) * 1000,
-        "killed process back, ms p99": took[int(len(took) * 0.99) - 1] * 1000,
+        "killed process back, ms p99": percentile(took, 0.99) * 1000,
     }

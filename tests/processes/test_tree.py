@@ -119,7 +119,7 @@ def test_any_process_may_be_killed_at_any_time(node: Node) -> None:
         }
     found = node.processes()
     assert {name: p["restarts"] for name, p in found.items()} == restarts
-    assert descriptors(node.pid) == open_before
+    assert descriptors(node.pid) <= open_before
     assert set(children(node.pid).values()) <= {"S", "R"}
     assert set(children(node.pid)) == set(node.pids().values())
     assert {p for p in node.run_dir.rglob("*") if "reports" not in p.parts} == files_before

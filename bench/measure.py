@@ -1,0 +1,32 @@
+"""What the measurements share."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def directory() -> Iterator[Path]:
+    """A short one on a tmpfs, which processes without root get through."""
+    made = Path(tempfile.mkdtemp(prefix="kb-", dir="/dev/shm"))
+    made.chmod(0o755)
+    try:
+        yield made
+    finally:
+        shutil.rmtree(made)
+
+
+def cpu_ns(pid: int) -> int:
+    """CPU time of all threads: a process's own schedstat is its main thread's alone."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
+
+
+def percentile(values: list[float], share: float) -> float:
+    """A value that this share of all does not exceed."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
