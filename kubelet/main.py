@@ -32,6 +32,8 @@ PRELOAD = (
     "zmq",
     "kubelet.process.frame",
     "kubelet.process.sampler",
+    # Each a page of story over light imports; what only one process needs, it imports when it runs.
+    *(kind.entry.partition(":")[0] for kind in kinds.KINDS),
 )
 
 
@@ -100,6 +102,7 @@ def _settings(effective: Effective) -> Settings:
         node=config.node_name(effective),
         version=__version__,
         identity=identity,
+        config=effective,
         config_json=effective.to_json(),
         command=_own_command(),
         heartbeat_timeout=effective.duration("--heartbeat-timeout"),
@@ -160,7 +163,7 @@ def _check_node(effective: Effective) -> list[str]:
 
 def _trial(effective: Effective) -> int:
     """Prove that this code and this configuration can start, and start nothing."""
-    for module in (*PRELOAD, *(kind.entry.partition(":")[0] for kind in kinds.KINDS)):
+    for module in PRELOAD:
         importlib.import_module(module)
     found = startup.check(effective)
     problems = [f.text for f in found if f.severity is startup.Severity.ERROR]

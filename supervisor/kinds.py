@@ -26,7 +26,7 @@ class Kind:
     oom_score_adj: int  # the kernel picks the replaceable part before the essential one
     stop_stage: int  # a stop ends stage 1 first; the next begins when all of it is gone
     stop_timeout: float = 5.0  # seconds between SIGTERM and SIGKILL
-    preload: tuple[str, ...] = ()  # imported in the supervisor, before the fork
+    preload: tuple[str, ...] = ()  # imported before the fork, beside the entry's own module
 
 
 def _caps(*names: str) -> frozenset[str]:
@@ -56,7 +56,6 @@ KINDS: Final[tuple[Kind, ...]] = (
         memory_limit=512 * MIB,
         oom_score_adj=-999,
         stop_stage=3,
-        preload=("procs.pleg.main",),  # with gRPC, which takes long to import and forks well unused
     ),
     Kind(
         name="prober",

@@ -16,7 +16,8 @@ class Settings:
     node: str
     version: str
     identity: Identity
-    config_json: bytes
+    config: object  # the effective configuration: handed to every process as it is
+    config_json: bytes  # the same for those outside
     command: tuple[str, ...]  # what to execute for a reload: program and arguments
     heartbeat_timeout: float = 5.0
     heartbeat_interval: float = 0.5

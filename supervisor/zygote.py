@@ -7,11 +7,11 @@ first free slot between old ones. So, before the first fork, in this order:
 - everything that all children need is imported;
 - the event loop's code is run until the interpreter has specialised it;
 - garbage is collected and what exists is frozen: no collection ever touches it again;
-- free memory goes back to the kernel, and the slots that are left free between objects are filled,
-  so that a child's own objects lie side by side on pages of its own.
+- free memory goes back to the kernel, and so does code that only imports have run; the slots that
+  are left free between objects are filled, so that a child's own objects lie side by side on pages
+  of their own.
 
-Measured on the idle tree with gRPC loaded: 91 MiB without the last three points but the freeze,
-80 MiB with them.
+All of it together makes the idle tree, gRPC included, about a seventh smaller.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from collections.abc import Iterable
 from typing import Final
 
 _M_ARENA_MAX: Final = -8
+_MADV_DONTNEED: Final = 4
 _WARM_RUNS: Final = 12  # CPython specialises a function at its eighth call
 _BYTES_HEADER: Final = 33  # of a bytes object
 # A line of the allocator's statistics: class, size, pools, blocks in use, free blocks.
@@ -46,6 +47,7 @@ def settle(modules: Iterable[str]) -> None:
         libc = ctypes.CDLL(None)
         libc.mallopt(_M_ARENA_MAX, 1)  # one heap for all threads of a child
         libc.malloc_trim(0)
+        _unmap_code(libc)
     _fill()
     gc.freeze()
 
@@ -62,6 +64,19 @@ async def _everyday() -> None:
     asyncio.get_running_loop().call_later(0.0001, event.set)
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(event.wait())
+
+
+def _unmap_code(libc: ctypes.CDLL) -> None:
+    """Let go of the libraries' code that only their import has run; it is mapped again when used.
+
+    Code pages alone: they are never written to, so the file has all of them.
+    """
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        for line in maps:
+            fields = line.split(maxsplit=5)
+            if fields[1] == "r-xp" and len(fields) == 6 and fields[5].startswith("/"):
+                start, end = (int(part, 16) for part in fields[0].split("-"))
+                libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
 
 
 def _fill() -> None:

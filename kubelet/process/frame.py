@@ -59,10 +59,12 @@ def run(launch: Launch) -> int:
 def _prepare(launch: Launch, run_dir: RunDir) -> Process:
     kind = launch.kind.name
     row = RowWriter.create(Path(run_dir.board(kind)))
+    config = launch.settings.config
+    assert isinstance(config, Effective)
     return Process(
         kind=kind,
         node=launch.settings.node,
-        config=Effective.from_json(launch.settings.config_json),
+        config=config,
         row=row,
         recorder=RecorderWriter.create(Path(run_dir.recorder(kind))),
         tables=Tables(Path(run_dir.tables), kind),
