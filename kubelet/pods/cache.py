@@ -12,7 +12,7 @@ The rule
     would give its stamp to the pod as it was before.
 
     When a look at one pod finds nothing of it, that is news before the next full look: an empty
-    record stands in its place until then. Readers get None for it as well.
+    record stands in its place until a newer full look speaks for it. Readers get None for it too.
 
     A table that cannot be read, or is new, says nothing: its stamp is 0, older than any action.
 """

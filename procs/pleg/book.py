@@ -158,10 +158,16 @@ class Book:
         self.commit(new, self._stamps[uid], shape_of(new))
 
     def remove(self, uid: str, stamp_ns: int) -> None:
-        """Take that a full look found nothing of a pod."""
-        if self._stamps.get(uid, -1) > stamp_ns:
+        """Take that a full look found nothing of a pod.
+
+        An empty record stays until a full look newer than it has been published: without it, what
+        is known would be as of the look before for a moment.
+        """
+        old = self.records.get(uid)
+        newest_ns = self.full_look_ns if old is not None and old.gone else stamp_ns
+        if self._stamps.get(uid, -1) > newest_ns:
             return
-        old = self.records.pop(uid, None)
+        self.records.pop(uid, None)
         self._stamps.pop(uid, None)
         self.shapes.pop(uid, None)
         self._process.delete(TABLE, uid)

@@ -168,7 +168,7 @@ class Relister:
         if pod.shape:
             record = await self.inspector.inspect(pod)
         else:
-            record = PodRecord(pod.uid)  # stands for "gone" until the next full look
+            record = PodRecord(pod.uid)  # stands for "gone" until a newer full look
             if not asked and pod.uid not in self._book.records:
                 return False
         self._failed.pop(pod.uid, None)

@@ -24,7 +24,7 @@ from tests.processes.pleg_node import PROGRAM, SWITCH, Cache
 __all__ = ["make_node", "run_root"]
 
 KILLS = int(os.environ.get("KUBELET_EXIT_ROUNDS", "5"))
-FREEZE = float(os.environ.get("KUBELET_FREEZE_SECONDS", "2"))
+FREEZE = float(os.environ.get("KUBELET_FREEZE_SECONDS", "20"))
 
 
 @pytest.fixture
@@ -171,7 +171,8 @@ def test_a_frozen_containerd_stops_nobody_else(containerd, on):
         pid = next(c.pid for c in cache.pod(victim.uid).record.containers)
         kill(pid)
         time.sleep(FREEZE)  # what is to be seen is that time passes for the others
-        assert all(node.row(kind).beats >= beats[kind] + 2 for kind in NAMES)
+        # Twice a second, less what a busy machine may take of that.
+        assert all(node.row(kind).beats >= beats[kind] + FREEZE for kind in NAMES)
         assert node.ctl("status").stdout
         assert victim.uid in cache.uids()
     finally:

@@ -7,7 +7,6 @@ Run as a program, it is a kubelet whose pleg does without what ``PLEG_WITHOUT`` 
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +25,7 @@ from shm.reader import Reader
 from shm.tables import BY_NAME
 from supervisor.launch import Launch
 from tests.processes.node import Node, wait_for
-from tests.sim.control import SimControl
+from tests.sim.process import Sim
 
 PROGRAM = (sys.executable, "-m", "tests.processes.pleg_node")
 SWITCH = "PLEG_WITHOUT"
@@ -51,60 +50,26 @@ async def main(process: Process) -> None:
     await serve(process, watch_exits="exits" not in without, follow_events="events" not in without)
 
 
-class Simulator:
-    """A simulated runtime in a process of its own, which tests may stop, kill and restart."""
+class Simulator(Sim):
+    """A simulated runtime that holds some pods at its first start, and its truth about them."""
 
     def __init__(self, directory: Path, *options: str, pods: int = 0, keep: bool = False) -> None:
-        """Prepare a runtime that holds so many pods at first, and keeps them over a restart."""
-        self.socket = str(directory / "sim.sock")
-        self.endpoint = f"unix://{self.socket}"
+        """Prepare it; with ``keep`` what it holds survives a restart."""
         kept = ("--state", str(directory / "sim.json")) if keep else ()
-        self._options = (*options, *kept)
+        super().__init__(directory, "sim", *options, *kept)
         self._pods = pods
-        self._process: subprocess.Popen[bytes] | None = None
-        self._control: SimControl | None = None
 
-    def start(self) -> Simulator:
-        """Serve; with what was there before."""
-        ready, given = os.pipe()
-        command = [sys.executable, "-m", "tests.sim", "--socket", self.socket, "--die-with-parent"]
-        command += ["--pods", str(self._pods), "--ready-fd", str(given), *self._options]
-        self._pods = 0
-        try:
-            self._process = subprocess.Popen(
-                command,
-                pass_fds=[given],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        finally:
-            os.close(given)
-        with os.fdopen(ready, "rb") as line:
-            assert line.readline() == b"ready\n", "the simulator did not start"
+    def start(self, seconds: float = 30.0) -> Simulator:
+        """Serve; the pods are made at the first start."""
+        super().start(seconds)
+        pods, self._pods = self._pods, 0
+        if pods:
+            self.control.seed_pods(pods)
         return self
 
-    @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The process."""
-        assert self._process is not None
-        return self._process
-
-    @property
-    def control(self) -> SimControl:
-        """What tells it to do things."""
-        if self._control is None:
-            self._control = SimControl(f"{self.socket}.control")
-        return self._control
-
     def stop(self) -> None:
-        """End it; its state stays."""
-        if self._control is not None:
-            self._control.close()
-            self._control = None
-        if self._process is not None:
-            self._process.kill() if self._process.poll() is None else None
-            self._process.wait()
-            self._process = None
+        """End it at once; its state stays."""
+        self.kill()
 
     def truth(self) -> dict[str, dict[str, str]]:
         """What the runtime holds of each pod: the state of each sandbox and container by id."""

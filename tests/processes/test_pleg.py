@@ -368,7 +368,7 @@ def test_a_stopped_runtime_stops_nobody_else(make_sim, on):
     node, cache = on(sim.endpoint)
     cache.await_full_look()
     uid, id_, _ = containers(sim)[0]
-    sim.process.send_signal(signal.SIGSTOP)
+    sim.signal(signal.SIGSTOP)
     for other in cache.uids()[:20]:
         threading.Thread(target=_relist_quietly, args=(node, other)).start()
     wait_for("the call is named", lambda: "has not answered for" in cache.problem(), 10)
@@ -383,7 +383,7 @@ def test_a_stopped_runtime_stops_nobody_else(make_sim, on):
     assert node.ctl("status").stdout
     assert time.monotonic() - began < 2
     assert len(cache.uids()) == 50
-    sim.process.send_signal(signal.SIGCONT)
+    sim.signal(signal.SIGCONT)
     began_ns = time.monotonic_ns()
     sim.control.kill(id_)
     wait_for("it is well again", lambda: cache.problem() == "" and cache.exited(uid, id_), 2)
