@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -124,7 +124,29 @@ class Fleet:
             case lifecycle.Report():
                 self._report(name, action)
 
+    def start_all(self, names: Iterable[str]) -> None:
+        """Start these side by side, by forks in a row.
+
+        Whatever the supervisor writes between two forks, each child would keep a copy of its own
+        of: so everything else comes before the first or after the last.
+        """
+        kinds = [BY_NAME[name] for name in names]
+        for kind in kinds:
+            handle = self.handles[kind.name]
+            wanted = lifecycle.transition(
+                handle.child, lifecycle.Wanted(), time.monotonic(), self._policy
+            )
+            handle.child = wanted.child
+        launches = [self._launch(kind) for kind in kinds]
+        pids = [_fork_off(launch) for _, launch in launches]
+        for kind, (link, launch), pid in zip(kinds, launches, pids, strict=True):
+            self._forked(kind, link, launch, pid)
+
     def _fork(self, kind: Kind) -> None:
+        link, launch = self._launch(kind)
+        self._forked(kind, link, launch, _fork_off(launch))
+
+    def _launch(self, kind: Kind) -> tuple[socket.socket, Launch]:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         launch = Launch(
             kind=kind,
@@ -134,18 +156,16 @@ class Fleet:
             listeners=self._outside.listeners(kind.name),
             quarantined=quarantine.pods(self.cases, kind.name),
         )
-        try:
-            pid = os.fork()
-        except OSError as err:  # no memory or no pids left: not the child's fault; try again
-            ours.close()
-            theirs.close()
-            log.error("Could not fork", kind=kind.name, err=err)
-            self._retry_later(kind.name)
+        return ours, launch
+
+    def _forked(self, kind: Kind, link: socket.socket, launch: Launch, pid: int | None) -> None:
+        launch.link.close()
+        if pid is not None:
+            self._settle(kind, pid, link)
             return
-        if pid == 0:
-            run_child(launch)
-        theirs.close()
-        self._settle(kind, pid, ours)
+        link.close()
+        log.error("Could not fork, will try again", kind=kind.name)
+        self._retry_later(kind.name)
 
     def _retry_later(self, name: str) -> None:
         handle = self.handles[name]
@@ -338,6 +358,17 @@ class Fleet:
             if handle.pidfd >= 0:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(handle.child.pid, 0)
+
+
+def _fork_off(launch: Launch) -> int | None:
+    """Fork; the child's pid, or None where memory or pids are short, which is no child's fault."""
+    try:
+        pid = os.fork()
+    except OSError:
+        return None
+    if pid == 0:
+        run_child(launch)
+    return pid
 
 
 def run_queue_delay(pid: int) -> float:

@@ -119,9 +119,8 @@ class Supervisor:
         zygote.settle((*self._settings.preload, *(m for kind in KINDS for m in kind.preload)))
         if self._legacy is not None:
             self._inherit(self._legacy)
-        for name in NAMES:
-            if self._fleet.handles[name].child.state is State.STOPPED:
-                self._fleet.apply(name, lifecycle.Wanted())
+        handles = self._fleet.handles
+        self._fleet.start_all(name for name in NAMES if handles[name].child.state is State.STOPPED)
 
     def _inherit(self, legacy: reload.Legacy) -> None:
         self._fleet.cases = tuple(quarantine.Case(**case) for case in legacy.quarantine)  # type: ignore[arg-type]
@@ -189,6 +188,7 @@ class Supervisor:
             self._set_phase(Phase.RUNNING)
             self._ready = True
             self._notifier.ready()
+            zygote.give_back()
 
     def _status_line(self) -> str:
         off = [

@@ -7,8 +7,8 @@ first free slot between old ones. So, before the first fork, in this order:
 - everything that all children need is imported;
 - the event loop's code is run until the interpreter has specialised it;
 - garbage is collected and what exists is frozen: no collection ever touches it again;
-- free memory goes back to the kernel, and so does code that only imports have run; the slots that
-  are left free between objects are filled, so that a child's own objects lie side by side on pages
+- free memory goes back to the kernel, and so does what only imports have read; the slots that are
+  left free between objects are filled, so that a child's own objects lie side by side on pages
   of their own.
 
 All of it together makes the idle tree, gRPC included, about a seventh smaller.
@@ -34,6 +34,12 @@ _BYTES_HEADER: Final = 33  # of a bytes object
 # A line of the allocator's statistics: class, size, pools, blocks in use, free blocks.
 _SIZE_CLASS: Final = re.compile(r"^\s*\d+\s+(\d+)\s+\d+\s+\d+\s+(\d+)$", re.MULTILINE)
 
+# A mapping of a file that may only be read or run, with no page of its own in it.
+_READ_ONLY_FILE: Final = re.compile(
+    r"^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ \S+ +/(?:(?!^[0-9a-f]+-).*\n)*?Anonymous: +0 kB$",
+    re.MULTILINE,
+)
+
 _filling: list[list[object]] = []  # what fills the gaps must live as long as the process
 
 
@@ -43,13 +49,19 @@ def settle(modules: Iterable[str]) -> None:
         importlib.import_module(module)
     _warm()
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # another libc: only memory is at stake
-        libc = ctypes.CDLL(None)
-        libc.mallopt(_M_ARENA_MAX, 1)  # one heap for all threads of a child
-        libc.malloc_trim(0)
-        _unmap_code(libc)
+    with contextlib.suppress(AttributeError):  # another libc: only memory is at stake
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one heap for all threads of a child
+    give_back()
     _fill()
     gc.freeze()
+
+
+def give_back() -> None:
+    """Return to the kernel what a start has left behind: free memory, and code run once."""
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL(None)
+        libc.malloc_trim(0)
+        _unmap_clean(libc)
 
 
 def _warm() -> None:
@@ -66,17 +78,16 @@ async def _everyday() -> None:
         tasks.create_task(event.wait())
 
 
-def _unmap_code(libc: ctypes.CDLL) -> None:
-    """Let go of the libraries' code that only their import has run; it is mapped again when used.
+def _unmap_clean(libc: ctypes.CDLL) -> None:
+    """Let go of what only imports have read of the libraries; it is mapped again when used.
 
-    Code pages alone: they are never written to, so the file has all of them.
+    Only where nothing was ever written (no anonymous page), so the file has all of it.
     """
-    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-        for line in maps:
-            fields = line.split(maxsplit=5)
-            if fields[1] == "r-xp" and len(fields) == 6 and fields[5].startswith("/"):
-                start, end = (int(part, 16) for part in fields[0].split("-"))
-                libc.madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_DONTNEED)
+    with open("/proc/self/smaps", encoding="utf-8", errors="replace") as maps:
+        text = maps.read()
+    for start, end in _READ_ONLY_FILE.findall(text):
+        size = ctypes.c_size_t(int(end, 16) - int(start, 16))
+        libc.madvise(ctypes.c_void_p(int(start, 16)), size, _MADV_DONTNEED)
 
 
 def _fill() -> None:

@@ -33,8 +33,11 @@ from shm.recorder import RecorderWriter
 from supervisor.exits import ExitCode
 from supervisor.launch import Launch
 from supervisor.rundir import RunDir
+from supervisor.zygote import give_back
 
 log = klog.get_logger(__name__)
+
+_SETTLED_SECONDS = 3.0  # after which a start is over
 
 Main = Callable[[Process], Awaitable[None]]
 
@@ -101,6 +104,7 @@ async def _live(process: Process, launch: Launch, main: Main, peers: PeerBook) -
             CommonRequests(process)
             process.row.set_phase("running")
             process.heartbeat.start(launch.first_heartbeat)
+            loop.call_later(_SETTLED_SECONDS, give_back)
             process.record("started", f"pid {os.getpid()}")
             await main(process)
             process.row.set_phase("stopping")
