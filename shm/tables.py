@@ -63,6 +63,15 @@ TABLES: Final[tuple[Declaration, ...]] = (
         max_bytes=256 * MIB,
     ),
     Declaration(
+        name="events",
+        writer="syncloop",
+        readers=("node",),
+        key="pod uid",
+        holds="what happened to each pod, as the API's events tell it",
+        schema=1,
+        max_bytes=64 * MIB,
+    ),
+    Declaration(
         name="probes",
         writer="prober",
         readers=("syncloop",),

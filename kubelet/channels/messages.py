@@ -7,7 +7,7 @@ above the latter. Ranges are checked in ``__post_init__`` by raising ValueError.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar, get_args
 
 from supervisor.kinds import NAMES
@@ -198,3 +198,83 @@ class Relist(Request[Relisted]):
     def __post_init__(self) -> None:
         if not 0 < len(self.pod.encode()) <= 256:
             raise ValueError(f"pod has {len(self.pod.encode())} bytes, allowed is 1 to 256")
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """The pod is taken; ``result`` is what became of it, ``warnings`` what was odd in it."""
+
+    uid: str
+    name: str
+    namespace: str
+    result: Literal["created", "configured", "unchanged"]
+    warnings: tuple[str, ...] = ()
+
+
+@request("submit-pod", allowed=ONLY_CTL, handled_by={"syncloop"})
+@dataclass(frozen=True, slots=True)
+class SubmitPod(Request[Submitted]):
+    """Has the node run a pod, given as the JSON of its document; the same again changes nothing."""
+
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Deleting:
+    """The pod is on its way out; its end is seen in the tables."""
+
+    uid: str
+    grace: int
+
+
+@request("delete-pod", allowed=ONLY_CTL, handled_by={"syncloop"})
+@dataclass(frozen=True, slots=True)
+class DeletePod(Request[Deleting]):
+    """Has the node end a pod that was submitted to it; ``grace`` None is the pod's own."""
+
+    namespace: str
+    name: str
+    grace: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.grace is not None and not 0 <= self.grace <= 1 << 31:
+            raise ValueError(f"grace is {self.grace}, allowed is 0 to 2147483648")
+
+
+@dataclass(frozen=True, slots=True)
+class PodCgroupReady:
+    """The pod's cgroup is there with these limits; ``created``: it was not there before."""
+
+    created: bool
+
+
+@request("ensure-pod-cgroup", allowed={"syncloop"}, handled_by={"eviction"})
+@dataclass(frozen=True, slots=True)
+class EnsurePodCgroup(Request[PodCgroupReady]):
+    """Has the cgroup of a pod made, or set to these limits; 0 is "no limit of its own"."""
+
+    pod: str
+    path: str  # below the mount of each hierarchy, with a leading slash
+    cpu_shares: int = 2
+    cpu_quota: int = 0  # microseconds in each period; -1: switched off
+    cpu_period: int = 100_000
+    memory: int = 0
+    pids: int = 0
+    hugepages: dict[str, int] = field(default_factory=dict)  # page size ("2MB") -> bytes
+    unified: dict[str, str] = field(default_factory=dict)  # files of cgroup v2 -> value
+
+
+@dataclass(frozen=True, slots=True)
+class PodCgroupRemoved:
+    """The pod's cgroup is gone."""
+
+    killed: int  # processes that were still in it
+
+
+@request("remove-pod-cgroup", allowed={"syncloop"}, handled_by={"eviction"})
+@dataclass(frozen=True, slots=True)
+class RemovePodCgroup(Request[PodCgroupRemoved]):
+    """Has the cgroup of a pod removed, with whatever still runs in it (P-34)."""
+
+    pod: str
+    path: str

@@ -1,0 +1,251 @@
+"""The rows of the tables about pods: ``pods``, ``status``, ``events`` and ``mounts``.
+
+The pod itself travels as the JSON text of its API document: whoever only passes it on does not
+take it apart.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final
+
+from kubelet.api import codec
+from kubelet.api.pod import Pod
+from kubelet.api.status import PodStatus
+from kubelet.pods.wire import from_map, to_map
+
+PODS: Final = "pods"
+STATUS: Final = "status"
+EVENTS: Final = "events"
+MOUNTS: Final = "mounts"
+
+# Where a pod came from (P-1); `local` was submitted over the kubelet's own socket.
+FILE: Final = "file"
+HTTP: Final = "http"
+API: Final = "api"
+LOCAL: Final = "local"
+
+
+class WorkerState(StrEnum):
+    """Where a pod is in its life (P-30); it never goes back."""
+
+    SYNC = "sync"
+    TERMINATING = "terminating"
+    TERMINATED = "terminated"
+    FINISHED = "finished"  # nothing of it is left but this row
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """How often something failed in a row, and when it may be tried again."""
+
+    delay_ns: int = 0
+    last_ns: int = 0  # wall clock: when the delay was last raised
+    until_ns: int = 0  # wall clock: when it may be tried again
+    error: str = ""  # the last failure, in words
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a pod waits for, for ``kubeletctl why``."""
+
+    what: str  # in words: "image registry.local/x:1 to be pulled"
+    since_ns: int = 0  # wall clock
+    tried: str = ""  # what was tried, and how it ended
+    next: str = ""  # what happens next
+    next_ns: int = 0  # wall clock: when; 0 is "as soon as what it waits for is there"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """Why and how a pod ends; grace may only shrink (P-37)."""
+
+    reason: str = ""  # of the pod's status: Evicted, DeadlineExceeded, ...
+    message: str = ""
+    grace: int = 0  # seconds
+    began_ns: int = 0  # wall clock
+    orphan: bool = False  # found in the runtime without a pod that wants it (P-35)
+    failed: bool = False  # its status is Failed with that reason
+    disruption: str = ""  # message of the DisruptionTarget condition (P-125)
+
+
+@dataclass(frozen=True, slots=True)
+class PodRow:
+    """One pod, as syncloop knows it."""
+
+    uid: str
+    name: str
+    namespace: str
+    source: str
+    state: WorkerState = WorkerState.SYNC
+    version: int = 0  # of the document: counts up with each change that is to be acted on
+    document: bytes = b""  # the pod's JSON; empty for an orphan
+    phase: str = ""  # of its status
+    step: str = ""  # what its worker does now, "" when there is nothing to do
+    since_ns: int = 0  # monotonic: since when
+    seen_ns: int = 0  # wall clock: first seen
+    started: str = ""  # status.startTime, once it was admitted
+    admitted: bool = False
+    rejected: str = ""  # reason and message of admission, if it was refused
+    ending: Ending | None = None
+    waits: tuple[Wait, ...] = ()
+    backoffs: dict[str, Backoff] = field(default_factory=dict)  # by container, or image:<image>
+    reasons: dict[str, str] = field(default_factory=dict)  # container -> "Reason\tmessage" (P-102)
+    ready: bool = False
+
+    @property
+    def pod(self) -> Pod:
+        """The pod."""
+        return pod_of(self.document)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @staticmethod
+    def from_wire(value: object) -> PodRow:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(PodRow, value)
+
+
+@lru_cache(maxsize=512)
+def pod_of(document: bytes) -> Pod:
+    """Return the pod in a row's document."""
+    return codec.read(Pod, json.loads(document)) if document else Pod()
+
+
+def document_of(pod: Pod) -> bytes:
+    """Return a pod as a row's document."""
+    return json.dumps(codec.encode(pod), separators=(",", ":")).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """The status of a pod as the API shows it."""
+
+    uid: str
+    name: str
+    namespace: str
+    version: int  # counts up with each change
+    document: bytes  # the PodStatus's JSON
+    finished: bool = False  # all of it is gone from the node: the API object may go (P-34, P-41)
+
+    @property
+    def status(self) -> PodStatus:
+        """The status."""
+        return codec.read(PodStatus, json.loads(self.document))
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @staticmethod
+    def from_wire(value: object) -> StatusRow:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(StatusRow, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a pod, with how often it did."""
+
+    type: str  # Normal or Warning
+    reason: str
+    message: str
+    field_path: str = ""  # spec.containers{name}, or "" for the pod
+    count: int = 1
+    first_ns: int = 0  # wall clock
+    last_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EventsRow:
+    """The events of one pod, oldest first; a bounded number of them."""
+
+    uid: str
+    name: str
+    namespace: str
+    events: tuple[Event, ...] = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @staticmethod
+    def from_wire(value: object) -> EventsRow:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(EventsRow, value)
+
+
+SOURCES_KEY: Final = "sources"  # of table events: no pod has this uid
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesRow:
+    """Where pods come from, and what is wrong there; under ``sources`` in table ``events``."""
+
+    delivered: dict[str, bool] = field(default_factory=dict)  # source -> gave its pods once (P-4)
+    problems: tuple[str, ...] = ()  # one sentence for each file, field and value
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @staticmethod
+    def from_wire(value: object) -> SourcesRow:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(SourcesRow, value)
+
+
+class VolumeState(StrEnum):
+    """Where a volume of a pod is."""
+
+    PENDING = "pending"
+    MOUNTED = "mounted"
+    FAILED = "failed"  # it is tried again
+    UNMOUNTING = "unmounting"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeRow:
+    """One volume of a pod."""
+
+    name: str
+    state: VolumeState = VolumeState.PENDING
+    plugin: str = ""  # kubernetes.io/empty-dir, ...
+    host_path: str = ""  # what containers mount; "" until it is mounted
+    read_only: bool = False  # the volume itself is
+    selinux_relabel: bool = False
+    gid: int = 0  # a group that containers need for it (P-160); 0: none
+    reason: str = ""  # why it is not mounted, in words
+    since_ns: int = 0  # wall clock: in this state
+    retry_ns: int = 0  # wall clock: tried again then
+
+
+@dataclass(frozen=True, slots=True)
+class MountsRow:
+    """The volumes of one pod; ``version`` is that of the pod's row which they are for.
+
+    The row goes away when everything is unmounted and the pod's volume directories are gone.
+    """
+
+    uid: str
+    version: int = 0
+    volumes: tuple[VolumeRow, ...] = ()
+
+    @property
+    def mounted(self) -> bool:
+        """Whether every volume is there."""
+        return all(v.state is VolumeState.MOUNTED for v in self.volumes)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @staticmethod
+    def from_wire(value: object) -> MountsRow:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(MountsRow, value)
