@@ -19,6 +19,4 @@ def to_ns(text: str) -> int:
     found = datetime.fromisoformat(text)
     if found.tzinfo is None:
         raise ValueError(f"{text!r} has no time zone")
-    seconds = datetime(found.year, found.month, found.day, tzinfo=UTC)
-    whole = int((found.replace(microsecond=0) - seconds).total_seconds()) + int(seconds.timestamp())
-    return whole * 10**9 + found.microsecond * 1000
+    return int(found.replace(microsecond=0).timestamp()) * 10**9 + found.microsecond * 1000

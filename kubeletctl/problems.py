@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from kubeletctl.fields import obj, texts
 from kubeletctl.snapshot import GONE, ProcessView, Snapshot
 from kubeletctl.state import ProcessState
 from kubeletctl.words import age, local_time
@@ -40,13 +41,15 @@ def find(
     *,
     closed: bool = False,
     runtime: str | None = None,
+    sources: object = None,
 ) -> tuple[Problem, ...]:
     """Return all that is wrong, the worst first.
 
     ``tables`` are sentences about tables; ``closed`` says that they may not be read by this user;
-    ``runtime`` says what is wrong with the container runtime.
+    ``runtime`` says what is wrong with the container runtime; ``sources`` is the row about the
+    sources of pods.
     """
-    notes = list(snapshot.state.notes)
+    notes = [*snapshot.state.notes, *_undelivered(sources)]
     if closed:
         notes.append("pods and tables are not shown: only root may read them")
     return (
@@ -56,8 +59,16 @@ def find(
         *(Problem(text) for text in _quarantine(snapshot)),
         *(Problem(text) for text in tables),
         *([Problem(runtime, Weight.DEPENDENCY)] if runtime else ()),
+        *(Problem(text, Weight.DEPENDENCY) for text in texts(sources, "problems")),
         *(Problem(text, Weight.NOTE) for text in notes),
     )
+
+
+def _undelivered(sources: object) -> Iterator[str]:
+    """Tell which sources of pods have not given theirs yet: until then nothing is cleaned up."""
+    for name, given in obj(sources, "delivered").items():
+        if given is False:
+            yield f"source {name} has not given its pods yet"
 
 
 def healthy(problems: Sequence[Problem]) -> bool:

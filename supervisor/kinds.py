@@ -42,7 +42,7 @@ KINDS: Final[tuple[Kind, ...]] = (
         entry="procs.syncloop.main:main",
         summary="desired and observed pods to actions on the runtime",
         root=True,
-        capabilities=_caps(*_FILES, "CAP_KILL"),
+        capabilities=_caps(*_FILES, "CAP_KILL", "CAP_SYS_ADMIN"),  # it binds parts of volumes
         memory_limit=512 * MIB,
         oom_score_adj=-999,
         stop_stage=2,
@@ -72,8 +72,9 @@ KINDS: Final[tuple[Kind, ...]] = (
         entry="procs.eviction.main:main",
         summary="cgroups, stats, pressure, garbage collection",
         root=True,
+        # The kernel's root cgroups are read-only even for their owner.
         capabilities=_caps(
-            "CAP_DAC_READ_SEARCH", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SYSLOG"
+            "CAP_DAC_OVERRIDE", "CAP_KILL", "CAP_SYS_ADMIN", "CAP_SYS_RESOURCE", "CAP_SYSLOG"
         ),
         memory_limit=512 * MIB,
         oom_score_adj=-900,

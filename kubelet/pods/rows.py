@@ -21,6 +21,7 @@ PODS: Final = "pods"
 STATUS: Final = "status"
 EVENTS: Final = "events"
 MOUNTS: Final = "mounts"
+WORK: Final = "inflight"
 
 # Where a pod came from (P-1); `local` was submitted over the kubelet's own socket.
 FILE: Final = "file"
@@ -70,6 +71,7 @@ class Ending:
     orphan: bool = False  # found in the runtime without a pod that wants it (P-35)
     failed: bool = False  # its status is Failed with that reason
     disruption: str = ""  # message of the DisruptionTarget condition (P-125)
+    removed: bool = False  # nobody wants it any more: nothing of it is to stay on the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class PodRow:
     backoffs: dict[str, Backoff] = field(default_factory=dict)  # by container, or image:<image>
     reasons: dict[str, str] = field(default_factory=dict)  # container -> "Reason\tmessage" (P-102)
     ready: bool = False
+    again: bool = False  # it is wanted again, once this life of it has ended (P-39)
 
     @property
     def pod(self) -> Pod:
@@ -109,6 +112,53 @@ class PodRow:
     def from_wire(value: object) -> PodRow:
         """Return the row in a map; BadRecordError says what does not fit."""
         return from_map(PodRow, value)
+
+
+class CallStep(StrEnum):
+    """How far the start or stop of a container or sandbox has come."""
+
+    SANDBOX = "sandbox"  # RunPodSandbox was sent
+    PULLED = "pulled"  # its image is here
+    CREATE = "create"  # CreateContainer was sent
+    CREATED = "created"  # and answered
+    START = "start"  # StartContainer was sent
+    STARTED = "started"  # and answered; its postStart hook runs
+    BROKEN_OFF = "broken-off"  # StartContainer was sent by somebody who died before the answer
+    PRE_STOP = "pre-stop"  # its preStop hook runs
+    STOP = "stop"  # its hook is over; StopContainer was sent
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Something under way in the runtime, so that a successor neither repeats nor forgets it."""
+
+    step: CallStep
+    attempt: int = 0
+    image_ref: str = ""
+    container_id: str = ""
+    since_ns: int = 0  # wall clock
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """What the worker of a pod is at, in table ``inflight``; it changes with each step."""
+
+    uid: str
+    step: str = ""  # what it does now, "" when there is nothing to do
+    since_ns: int = 0  # wall clock: since when
+    waits: tuple[Wait, ...] = ()
+    backoffs: dict[str, Backoff] = field(default_factory=dict)  # by container, or image:<image>
+    reasons: dict[str, str] = field(default_factory=dict)  # container -> "Reason\tmessage" (P-102)
+    calls: dict[str, Call] = field(default_factory=dict)  # by container, "" for the sandbox
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @staticmethod
+    def from_wire(value: object) -> WorkRow:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(WorkRow, value)
 
 
 @lru_cache(maxsize=512)

@@ -10,6 +10,13 @@ from typing import Final
 
 VERBS: Final = (
     "status",
+    "pods",
+    "get",
+    "describe",
+    "why",
+    "trace",
+    "apply",
+    "delete",
     "top",
     "events",
     "dump",

@@ -46,11 +46,11 @@ def _count(text: str) -> int:
 def run(options: argparse.Namespace, context: Context) -> int:
     """Print the events, and go on if asked to."""
     process = process_name(options.process) if options.process else None
-    since_ns = _since(options.since)
-    directory = _directory(context)
+    since_ns = since(options.since)
+    rings = directory(context)
     seen: dict[str, int] = {}
     while True:
-        records = merge(directory, seen)
+        records = merge(rings, seen)
         for record in records:
             seen[record.kind] = record.seq
         wanted = [r for r in records if matches(r, process, options.pod, since_ns)]
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         time.sleep(POLL_SECONDS)
 
 
-def _since(text: str | None) -> int:
+def since(text: str | None) -> int:
     """Return the moment on the monotonic clock from which on events are wanted."""
     if text is None:
         return 0
@@ -71,7 +71,8 @@ def _since(text: str | None) -> int:
         raise CtlError(f"--since: {text!r} {problem}", NOT_THERE) from None
 
 
-def _directory(context: Context) -> Path:
+def directory(context: Context) -> Path:
+    """Return where the rings are, or say that there are none."""
     path = context.run_dir.path("recorder")
     if not os.path.isdir(path):
         raise NotThereError(f"No kubelet has run with run directory {context.run_dir.root}")

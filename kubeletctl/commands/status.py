@@ -14,14 +14,17 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kubeletctl import problems, snapshot, tables
+from kubeletctl import podlines, problems, snapshot, tables
 from kubeletctl.context import Context
 from kubeletctl.errors import FAILED, OK
 from kubeletctl.output import Format, emit
+from kubeletctl.pods import PodView, views
 from kubeletctl.problems import Problem, Weight
 from kubeletctl.screen import Cell, Column, Screen, Style, table, wrap
 from kubeletctl.snapshot import ProcessView, Snapshot
-from kubeletctl.words import age, local_time, number, plain, short_age
+from kubeletctl.words import age, count, local_time, number, plain, short_age
+
+PODS_LISTED = 10  # of those that are not ready
 
 COLUMNS = (
     Column("PROCESS"),
@@ -59,12 +62,18 @@ def run(_options: argparse.Namespace, context: Context) -> int:
     """Look once, print, and return 0 or 1."""
     seen = snapshot.take(context.run_dir)
     found = tables.look(context.run_dir)
-    pods = found.pods
-    wrong = problems.find(seen, found.problems, closed=found.closed, runtime=found.runtime_problem)
+    pods = [one for one in views(found.content) if not one.gone]
+    wrong = problems.find(
+        seen,
+        found.problems,
+        closed=found.closed,
+        runtime=found.runtime_problem,
+        sources=found.sources,
+    )
     if context.output is Format.TEXT:
-        print("\n".join(render(context.screen, seen, found, wrong)))
+        print("\n".join(render(context.screen, seen, pods, found.runtime, wrong)))
     else:
-        emit(document(seen, pods, wrong), context.output)
+        emit(document(seen, [podlines.as_json(one) for one in pods], wrong), context.output)
     return OK if problems.healthy(wrong) else FAILED
 
 
@@ -83,7 +92,11 @@ def document(
 
 
 def render(
-    screen: Screen, seen: Snapshot, found: tables.Tables, wrong: tuple[Problem, ...]
+    screen: Screen,
+    seen: Snapshot,
+    pods: list[PodView],
+    runtime: str,
+    wrong: tuple[Problem, ...],
 ) -> list[str]:
     """Lay out the screen."""
     return [
@@ -91,7 +104,9 @@ def render(
         "",
         *table(screen, COLUMNS, [_row(view) for view in seen.processes]),
         "",
-        *_totals(seen, found),
+        _totals(seen),
+        *([f"runtime: {plain(runtime)}"] if runtime else []),
+        *_pods(screen, pods),
         "",
         *_problems(screen, wrong),
     ]
@@ -133,12 +148,25 @@ def _lag_style(lag_ms: float | None) -> Style:
     return Style.BAD if (lag_ms or 0) >= problems.LAG_HIGH_MS else Style.NONE
 
 
-def _totals(seen: Snapshot, found: tables.Tables) -> list[str]:
+def _totals(seen: Snapshot) -> str:
     pss = [view.pss_mib for view in seen.processes if view.pss_mib is not None]
     cpu = sum(view.cpu_millicores or 0 for view in seen.processes)
     memory = f"{sum(pss):.1f} MiB PSS" if pss else "PSS not readable (needs root)"
-    lines = [f"total: {memory}, {cpu:.1f} millicores    pods: {len(found.pods)}"]
-    return [*lines, f"runtime: {plain(found.runtime)}"] if found.runtime else lines
+    return f"total: {memory}, {cpu:.1f} millicores"
+
+
+def _pods(screen: Screen, pods: list[PodView]) -> list[str]:
+    """Count the pods, and list those that are not as they should be."""
+    lines = [f"pods: {podlines.counts(pods)}"]
+    waiting = [one for one in pods if podlines.group(one) not in {"ready", "completed"}]
+    for one in waiting[:PODS_LISTED]:
+        cell, why = podlines.word_cell(one.summary), podlines.trouble(one)
+        first, *rest = wrap(screen, f"{one.full} {cell.text}: {why}".rstrip(": "), "  ", "    ")
+        lines += [first.replace(cell.text, screen.paint(cell.text, cell.style), 1), *rest]
+    if len(waiting) > PODS_LISTED:
+        more = count(len(waiting) - PODS_LISTED, "pod")
+        lines.append(f"  and {more} more that are not ready: 'kubeletctl pods'")
+    return lines
 
 
 def _problems(screen: Screen, wrong: tuple[Problem, ...]) -> list[str]:

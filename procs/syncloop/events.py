@@ -79,7 +79,7 @@ class Events:
         self._rows[pod.uid] = row
         self._process.put(EVENTS, pod.uid, row.to_wire())
         self._process.record("event", f"{reason}: {message}", pod.uid)
-        log.v(2, "Event", pod=str(pod), type=kind, reason=reason, message=message)
+        log.v(2, "Event", pod=str(pod), type=kind, reason=reason, text=message)
 
     def forget(self, known: set[str]) -> None:
         """Drop the events of pods that nobody knows any more."""

@@ -2,7 +2,8 @@
 
 Run as ``python actor.py <run directory> [answer]``. It writes what the real parts write, with their
 own writers, says "ready" on standard output, and ends when its standard input is closed. With
-"answer", pleg has an event loop that answers requests.
+"answer", pleg has an event loop that answers requests. With "pods", syncloop has one, which takes
+pods and ends them. With "free", the tables are not held, so that a test may write them.
 """
 
 from __future__ import annotations
@@ -49,6 +50,11 @@ def child(root: Path, kind: str, until: int, started: int) -> None:
         recorder.record("relisted", "12 pods", "uid-1")
     if kind == "pleg" and "answer" in sys.argv[2:]:
         answer(root, row, until, started)
+        return
+    if kind == "syncloop" and "pods" in sys.argv[2:]:
+        from tests.unit.kubeletctl.podkeeper import keep_pods
+
+        keep_pods(root, row, until, started)
         return
     os.write(started, b".")
     live(row, until)
@@ -108,7 +114,15 @@ def main(root: Path) -> None:
         if pids[kind] == 0:
             child(root, kind, 0, started[1])
             os._exit(0)
-    tables = [Writer.attach(root / "tables", declaration) for declaration in TABLES]
+    tables = [
+        Writer.attach(root / "tables", declaration)
+        for declaration in TABLES
+        if declaration.writer != "syncloop" or "pods" not in sys.argv[2:]
+    ]
+    if "free" in sys.argv[2:]:
+        for table in tables:
+            table.close()
+        tables = []
     row, _recorder = begin(root, SUPERVISOR)
     for _ in NAMES:
         os.read(started[0], 1)

@@ -48,6 +48,20 @@ def tree(run_dir: Path) -> Iterator[Tree]:
 
 
 @pytest.fixture
+def free_tree(run_dir: Path) -> Iterator[Tree]:
+    """The same, whose tables are for the test to write."""
+    with _acting(run_dir, "free") as tree:
+        yield tree
+
+
+@pytest.fixture
+def pod_tree(run_dir: Path) -> Iterator[Tree]:
+    """The same, where syncloop takes pods and ends them."""
+    with _acting(run_dir, "pods") as tree:
+        yield tree
+
+
+@pytest.fixture
 def answering_tree(run_dir: Path) -> Iterator[Tree]:
     """The same, where pleg has an event loop that answers requests."""
     with _acting(run_dir, "answer") as tree:

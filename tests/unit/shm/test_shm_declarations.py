@@ -14,7 +14,7 @@ def test_every_writer_and_reader_is_a_process():
         assert set(table.readers) <= set(NAMES), table.name
         assert table.writer not in table.readers, table.name
         assert len(set(table.readers)) == len(table.readers), table.name
-    assert len(BY_NAME) == len(TABLES) == 10
+    assert len(BY_NAME) == len(TABLES) == 11
 
 
 def test_every_declaration_is_complete_and_fits_a_header():
@@ -30,7 +30,12 @@ def test_every_declaration_is_complete_and_fits_a_header():
 
 def test_who_writes_and_reads_what():
     """The two ways to ask agree with the list."""
-    assert [t.name for t in tables_written_by("syncloop")] == ["pods", "status", "inflight"]
+    assert [t.name for t in tables_written_by("syncloop")] == [
+        "pods",
+        "status",
+        "events",
+        "inflight",
+    ]
     assert [t.name for t in tables_read_by("prober")] == ["pods", "runtime"]
     assert sum(len(tables_written_by(kind)) for kind in NAMES) == len(TABLES)
     assert tables_written_by("supervisor") == tables_read_by("nobody") == ()

@@ -1,0 +1,1 @@
+"""A pod described in sections, as ``kubectl describe pod`` has them. Pure."""

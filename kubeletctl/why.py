@@ -1,0 +1,329 @@
+"""What a pod waits for, in one paragraph: since when, what was tried, what comes next. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from kubelet.pods.rows import (
+    Ending,
+    Event,
+    PodRow,
+    VolumeRow,
+    VolumeState,
+    Wait,
+    WorkerState,
+    WorkRow,
+)
+from kubelet.times import to_ns
+from kubeletctl.fields import Document, flag, obj, objs, text, whole
+from kubeletctl.podstate import TERMINAL, TERMINATING, Summary, condition
+from kubeletctl.state import Quarantined
+from kubeletctl.words import age, clock_time, count
+
+_RECENT_NS = 600 * 10**9  # a warning that is older explains nothing any more
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that is known about one pod."""
+
+    pod: PodRow
+    work: WorkRow
+    document: Document
+    status: Document
+    summary: Summary
+    now_ns: int  # wall clock
+    volumes: tuple[VolumeRow, ...] = ()
+    events: tuple[Event, ...] = ()
+    undelivered: tuple[str, ...] = ()  # sources that have not given their pods yet
+    runtime: str = ""  # what is wrong with the container runtime
+    kubelet: str = ""  # what is wrong with the kubelet, so that nothing happens
+    quarantined: Quarantined | None = None
+
+
+def explain(facts: Facts) -> str:
+    """Return the paragraph."""
+    return " ".join(_sentence(part) for part in _parts(facts))
+
+
+def _sentence(words: str) -> str:
+    """Make a sentence of words: it begins with a capital and ends with a full stop."""
+    words = " ".join(words.split())
+    return words[:1].upper() + words[1:] + ("" if words.endswith((".", "!", "?")) else ".")
+
+
+def _parts(facts: Facts) -> Iterator[str]:
+    yield _opening(facts)
+    if facts.quarantined:
+        yield from _left_alone(facts.quarantined, facts.now_ns)
+    if facts.pod.rejected:
+        yield from _refused(facts.pod)
+    elif facts.pod.ending is not None and facts.pod.state is not WorkerState.SYNC:
+        yield from _ending(facts, facts.pod.ending)
+    elif _settled(facts):
+        yield from _running(facts)
+    yield from _waiting(facts)
+    yield from _around(facts)
+    if not _settled(facts):
+        yield from _last_warning(facts)
+
+
+def _settled(facts: Facts) -> bool:
+    """Whether the pod runs and is ready."""
+    running = facts.pod.state is WorkerState.SYNC
+    return running and condition(facts.status, "Ready") == "True"
+
+
+def _opening(facts: Facts) -> str:
+    pod, found = facts.pod, facts.summary
+    who = f"pod {pod.namespace}/{pod.name}"
+    origin = f" from source {pod.source}" if pod.source else ""
+    ready = f"{found.ready} of {count(found.total, 'container')} ready"
+    if _settled(facts):
+        calm = ": nothing is waited for" if not facts.work.waits else ""
+        return f"{who}{origin} is {found.word} and ready ({ready}){calm}"
+    phase = text(facts.status, "phase") or pod.phase
+    if phase in TERMINAL:
+        return f"{who}{origin} has ended: its phase is {phase}, its status {found.word}"
+    if found.word == TERMINATING:
+        return f"{who}{origin} is Terminating, with {ready}"
+    return f"{who}{origin} is not ready: its status is {found.word}, with {ready}"
+
+
+def _left_alone(case: Quarantined, now_ns: int) -> Iterator[str]:
+    ago = age(now_ns / 1e9 - case.since_unix)
+    yield (
+        f"it is left alone since {ago}, because handling it killed {case.kind} {case.deaths} "
+        f"times; 'kubeletctl release {case.pod}' lets it be tried again"
+    )
+
+
+def _refused(pod: PodRow) -> Iterator[str]:
+    reason, _, message = pod.rejected.partition("\t")
+    yield f"this node refused it with reason {reason}{f': {message}' if message else ''}"
+    yield "it is not tried again: it must be changed or made anew"
+
+
+def _ending(facts: Facts, ending: Ending) -> Iterator[str]:
+    since = _since(ending.began_ns, facts.now_ns)
+    if facts.pod.state is WorkerState.FINISHED:
+        yield f"nothing of it is left on this node; it began to end {since}{_cause(ending)}"
+    elif facts.pod.state is WorkerState.TERMINATED:
+        yield f"all its containers have stopped{_cause(ending)}, and what it used is cleaned up"
+    else:
+        yield f"it is being ended {since}{_cause(ending)}, with {ending.grace} s of grace"
+        yield from _grace_left(facts, ending)
+    if facts.pod.again:
+        yield "it is wanted again, so that it is started anew after that"
+
+
+def _cause(ending: Ending) -> str:
+    if ending.orphan:
+        return ", because the container runtime has it and no source wants it"
+    if ending.reason:
+        said = f" ({ending.message.rstrip('.')})" if ending.message else ""
+        return f", because of {ending.reason}{said}"
+    if ending.removed:
+        return ", because it was deleted or its source does not have it any more"
+    return ", because it has come to its own end"
+
+
+def _grace_left(facts: Facts, ending: Ending) -> Iterator[str]:
+    running = _names(facts, "running")
+    left = ending.began_ns / 1e9 + ending.grace - facts.now_ns / 1e9
+    if not running:
+        yield "none of its containers runs any more"
+    elif left > 0:
+        yield f"{_still(running)}; what runs in {age(left)} from now is killed"
+    else:
+        yield f"{_still(running)}, and its grace is over since {age(-left)}"
+
+
+def _still(running: list[str]) -> str:
+    return f"still running {'is' if len(running) == 1 else 'are'} {', '.join(running)}"
+
+
+def _names(facts: Facts, state: str) -> list[str]:
+    return [name for name, status in _containers(facts) if state in obj(status, "state")]
+
+
+def _containers(facts: Facts) -> list[tuple[str, Document]]:
+    keys = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+    return [(text(one, "name"), one) for key in keys for one in objs(facts.status, key)]
+
+
+# --- a pod that runs ---
+
+
+def _running(facts: Facts) -> Iterator[str]:
+    ready = next(
+        (one for one in objs(facts.status, "conditions") if text(one, "type") == "Ready"), {}
+    )
+    since, began = _ns(text(ready, "lastTransitionTime")), _ns(text(facts.status, "startTime"))
+    parts = [f"it is ready {_since(since, facts.now_ns)}"] if since else []
+    if began:
+        parts.append(f"this node began to start it {_at(began, facts.now_ns)}")
+    if parts:
+        yield " and ".join(parts)
+    yield _last_restart(facts)
+
+
+def _last_restart(facts: Facts) -> str:
+    ended = [
+        (text(last, "finishedAt"), name, last, whole(status, "restartCount"))
+        for name, status in _containers(facts)
+        if (last := obj(status, "lastState", "terminated"))
+    ]
+    if not ended:
+        again = facts.summary.restarts
+        return f"there were {count(again, 'restart')}" if again else "no container was restarted"
+    finished, name, last, times = max(ended, key=lambda one: one[:2])
+    when = _at(_ns(finished), facts.now_ns)
+    how = _how_it_ended(last)
+    return f"container {name} was last restarted {when}, {count(times, 'restart')} in all: {how}"
+
+
+def _how_it_ended(ended: Document) -> str:
+    code, reason = whole(ended, "exitCode"), text(ended, "reason")
+    message = " ".join(text(ended, "message").split())
+    words = f"it had ended with exit code {code}" + (f" ({reason})" if reason else "")
+    return words + (f", saying {message!r}" if message else "")
+
+
+# --- what is waited for ---
+
+
+def _waiting(facts: Facts) -> Iterator[str]:
+    for wait in facts.work.waits:
+        yield from wait_sentences(wait, facts.now_ns)
+    if facts.work.step and not facts.work.waits:
+        yield f"its worker is at: {facts.work.step}, {_since(facts.work.since_ns, facts.now_ns)}"
+    yield from _volumes(facts)
+    if facts.pod.state is WorkerState.SYNC and not facts.pod.rejected:
+        yield from _reasons(facts)
+        yield from _backoffs(facts)
+        yield from _unready(facts)
+
+
+def wait_sentences(wait: Wait, now_ns: int) -> Iterator[str]:
+    """Tell one thing that is waited for."""
+    since = f" {_since(wait.since_ns, now_ns)}" if wait.since_ns else ""
+    yield f"it waits for {wait.what}{since}"
+    if wait.tried:
+        yield f"what was tried ended so: {wait.tried}"
+    if wait.next and wait.next_ns:
+        yield f"next: {wait.next}, {_until(wait.next_ns, now_ns)}"
+    elif wait.next:
+        yield f"next: {wait.next}"
+    elif wait.next_ns:
+        yield f"it is tried again {_until(wait.next_ns, now_ns)}"
+
+
+def _volumes(facts: Facts) -> Iterator[str]:
+    for one in facts.volumes:
+        if one.state is VolumeState.MOUNTED:
+            continue
+        since = f" {_since(one.since_ns, facts.now_ns)}" if one.since_ns else ""
+        why = f": {one.reason}" if one.reason else ""
+        again = f"; it is tried again {_until(one.retry_ns, facts.now_ns)}" if one.retry_ns else ""
+        yield f"volume {one.name} is {one.state.value}{since}{why}{again}"
+
+
+def _reasons(facts: Facts) -> Iterator[str]:
+    """Tell why containers wait, but not what a wait has said already."""
+    told = " ".join(f"{wait.what} {wait.tried}" for wait in facts.work.waits)
+    for name, found in facts.work.reasons.items():
+        reason, _, message = found.partition("\t")
+        if not message or message not in told:
+            yield f"container {name} waits with reason {reason}{f': {message}' if message else ''}"
+
+
+def _backoffs(facts: Facts) -> Iterator[str]:
+    planned = {wait.next_ns for wait in facts.work.waits}
+    for key, entry in facts.work.backoffs.items():
+        if entry.until_ns <= facts.now_ns or entry.until_ns in planned:
+            continue
+        image = key.removeprefix("image:")
+        what = f"container {key}" if image == key else f"image {image}"
+        delay = age(entry.delay_ns / 1e9)
+        error = f" after: {entry.error}" if entry.error else ""
+        when = _until(entry.until_ns, facts.now_ns)
+        yield f"{what} is in a back-off of {delay}{error}; it is tried again {when}"
+
+
+def _unready(facts: Facts) -> Iterator[str]:
+    """Tell of containers that run and are not ready, and of gates that are not open."""
+    spec = obj(facts.document, "spec")
+    probes = {text(one, "name"): one for one in objs(spec, "containers")}
+    for name, status in _containers(facts):
+        if "running" not in obj(status, "state") or flag(status, "ready") or name not in probes:
+            continue
+        since = _since(_ns(text(obj(status, "state", "running"), "startedAt")), facts.now_ns)
+        started = status.get("started") is not False
+        probe = "readiness" if started else "startup"
+        if obj(probes[name], f"{probe}Probe"):
+            yield f"container {name} runs {since}, but its {probe} probe has not succeeded"
+        else:
+            yield f"container {name} runs {since} and is about to be ready"
+    closed = [
+        text(gate, "conditionType")
+        for gate in objs(spec, "readinessGates")
+        if condition(facts.status, text(gate, "conditionType")) != "True"
+    ]
+    if closed:
+        yield f"its readiness gates wait for conditions that others set: {', '.join(closed)}"
+
+
+# --- what is around it ---
+
+
+def _around(facts: Facts) -> Iterator[str]:
+    if facts.runtime:
+        yield f"the container runtime cannot be worked with: {facts.runtime}"
+    if facts.kubelet:
+        yield facts.kubelet
+    if facts.undelivered and facts.pod.ending is not None:
+        yield f"source {', '.join(facts.undelivered)} has not given its pods yet"
+
+
+def _last_warning(facts: Facts) -> Iterator[str]:
+    recent = [
+        one
+        for one in facts.events
+        if one.type == "Warning" and facts.now_ns - one.last_ns < _RECENT_NS
+    ]
+    if recent:
+        last = max(recent, key=lambda one: one.last_ns)
+        times = f", {last.count} times" if last.count > 1 else ""
+        ago = age((facts.now_ns - last.last_ns) / 1e9)
+        yield f"the last warning, {ago} ago{times}, was {last.reason}: {last.message}"
+
+
+def _since(moment_ns: int, now_ns: int) -> str:
+    return f"since {_when(moment_ns, now_ns)}"
+
+
+def _at(moment_ns: int, now_ns: int) -> str:
+    return f"at {_when(moment_ns, now_ns)}"
+
+
+def _when(moment_ns: int, now_ns: int) -> str:
+    if not moment_ns:
+        return "a moment that nobody noted"
+    ago = age((now_ns - moment_ns) / 1e9)
+    return f"{clock_time(moment_ns / 1e9, now_ns / 1e9)} ({ago} ago)"
+
+
+def _until(moment_ns: int, now_ns: int) -> str:
+    if moment_ns <= now_ns:
+        return "at once"
+    left = age((moment_ns - now_ns) / 1e9)
+    return f"at {clock_time(moment_ns / 1e9, now_ns / 1e9)} (in {left})"
+
+
+def _ns(moment: str) -> int:
+    try:
+        return to_ns(moment)
+    except ValueError:
+        return 0

@@ -1,0 +1,216 @@
+"""All pods of the node: their workers, what wakes them, and who is looked after when (P-20..P-42).
+
+Nothing here acts on the runtime: it hands events to workers and sees that each pod has one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from kubelet import logging as klog
+from kubelet.channels.wire import ANY_KEY, Hint
+from kubelet.pods.rows import PodRow, WorkerState
+from kubelet.pods.runtime import RUNTIME_KEY, TABLE
+from procs.syncloop.events import Events
+from procs.syncloop.gc import KnownPod
+from procs.syncloop.kit import Kit
+from procs.syncloop.sources.changes import Change, Op
+from procs.syncloop.sources.sources import Sources
+from procs.syncloop.workers import state
+from procs.syncloop.workers.book import Book
+from procs.syncloop.workers.ending import terminated, terminating
+from procs.syncloop.workers.sync import sync
+from procs.syncloop.workers.worker import Worker
+
+log = klog.get_logger(__name__)
+
+HOUSEKEEPING_SECONDS: Final = 2.0  # P-25
+GC_SECONDS: Final = 60.0  # I-1
+
+_STAGES: Final = {
+    WorkerState.SYNC: sync,
+    WorkerState.TERMINATING: terminating,
+    WorkerState.TERMINATED: terminated,
+}
+
+
+class Manager:
+    """The workers of all pods."""
+
+    def __init__(self, kit: Kit, book: Book, events: Events) -> None:
+        self._kit = kit
+        self._book = book
+        self._events = events
+        self._workers: dict[str, Worker] = {}
+        self._order: dict[str, list[str]] = {}  # full name -> uids in the order of arrival (P-15)
+        self._sources: Sources | None = None
+        self._due = asyncio.Event()
+        kit.process.on_hint(self._hinted)
+
+    def start(self, sources: Sources) -> None:
+        """Go on with what a predecessor knew, and take care of everything from now on."""
+        self._sources = sources
+        for row in sorted(self._book.pods.values(), key=lambda row: row.seen_ns):
+            if row.state is WorkerState.FINISHED:
+                self._forget(row)
+            else:
+                self._employ(row.uid, row)
+        self._kit.process.spawn(self._housekeep(), name="housekeeping")
+        self._kit.process.spawn(self._collect(), name="container garbage collection")
+
+    # What sources say.
+
+    def changed(self, changes: list[Change]) -> None:
+        """Take what a source says, in its order."""
+        for change in changes:
+            self._change(change)
+        self._due.set()
+
+    def _change(self, change: Change) -> None:
+        pod = change.pod
+        worker = self._workers.get(pod.uid)
+        if change.op is Op.REMOVE:
+            if worker is not None:
+                worker.deliver(state.Removed())
+            return
+        if worker is not None:
+            desired = state.Desired(pod, change.source, change.op is Op.RECONCILE)
+            worker.deliver(desired)
+            return
+        row = state.born(pod, change.source, self._kit.wall())
+        self._kit.process.record("pod", f"{change.op} {pod} from {change.source}", pod.uid)
+        self._book.put(row)
+        self._employ(pod.uid, row)
+
+    def _employ(self, uid: str, row: PodRow) -> None:
+        worker = Worker(self._kit, self._book, uid, self)
+        self._workers[uid] = worker
+        if row.document:
+            names = self._order.setdefault(f"{row.name}_{row.namespace}", [])
+            if uid not in names:
+                names.append(uid)
+        self._kit.process.row.depth("pods", len(self._workers))
+        self._kit.process.spawn(self._life(worker), name=f"pod {uid}")
+
+    async def _life(self, worker: Worker) -> None:
+        await worker.run(self._stage)
+        self._finished(worker)
+
+    def _stage(self, worker: Worker) -> asyncio.Task[float]:
+        return asyncio.create_task(self._in_stage(worker), name=f"stage of pod {worker.uid}")
+
+    async def _in_stage(self, worker: Worker) -> float:
+        current = worker.row.state
+        with self._kit.process.doing(f"{current} pod", worker.uid):
+            return await _STAGES[current](worker)
+
+    def blocker(self, worker: Worker) -> str:
+        """Return the uid of an older pod with the same name that must end first (P-15), or ""."""
+        row = worker.row
+        order = self._order.get(f"{row.name}_{row.namespace}", [])
+        first = order[0] if order else worker.uid
+        return "" if first == worker.uid else first
+
+    def kill(self, uid: str, event: state.Kill) -> None:
+        """End a pod, to make room for another (A-5)."""
+        if (worker := self._workers.get(uid)) is not None:
+            worker.deliver(event)
+
+    def _finished(self, worker: Worker) -> None:
+        row = worker.row
+        del self._workers[worker.uid]
+        order = self._order.get(f"{row.name}_{row.namespace}", [])
+        if worker.uid in order:
+            order.remove(worker.uid)
+        if row.again:
+            fresh = state.reborn(row, self._kit.wall())
+            self._book.remove(worker.uid)
+            self._book.put(fresh)
+            self._employ(fresh.uid, fresh)
+        else:
+            self._forget(row)
+        for uid in order:
+            if (other := self._workers.get(uid)) is not None:
+                other.wake()
+        if not order:
+            self._order.pop(f"{row.name}_{row.namespace}", None)
+        self._kit.process.row.depth("pods", len(self._workers))
+
+    def _forget(self, row: PodRow) -> None:
+        self._kit.process.record("gone", f"{row.namespace}/{row.name}", row.uid)
+        assert self._sources is not None
+        self._sources.finished(row.uid)
+        self._book.remove(row.uid)
+        self._events.forget(set(self._book.pods))
+
+    # What the runtime says.
+
+    def _hinted(self, hint: Hint) -> None:
+        if hint.table != TABLE:
+            return
+        if hint.key == ANY_KEY:
+            self._wake_all()
+        elif hint.key == RUNTIME_KEY:
+            self._wake_waiting()
+        elif (worker := self._workers.get(hint.key)) is not None:
+            worker.wake()
+        else:
+            self._due.set()
+
+    def _wake_all(self) -> None:
+        for worker in self._workers.values():
+            worker.wake()
+
+    def _wake_waiting(self) -> None:
+        """Wake who waits for the runtime itself: its network may have come up (P-51)."""
+        for worker in self._workers.values():
+            if worker.waits_for_network:
+                worker.wake()
+
+    # What nobody says.
+
+    async def _housekeep(self) -> None:
+        """See to what no event tells: pods that vanished from a source, orphans (P-35, P-42)."""
+        while True:
+            self._due.clear()
+            self._look_after()
+            try:
+                async with asyncio.timeout(HOUSEKEEPING_SECONDS):
+                    await self._due.wait()
+            except TimeoutError:
+                continue
+
+    def _look_after(self) -> None:
+        sources = self._sources
+        if sources is None or not sources.ready or not self._kit.cache.full_look_ns():
+            return
+        desired = sources.desired()
+        for uid, worker in list(self._workers.items()):
+            ending = worker.row.ending
+            if uid not in desired and (ending is None or not ending.removed):
+                worker.deliver(state.Removed())
+        for uid in self._kit.cache.uids():
+            if uid not in self._workers and uid not in desired:
+                self._adopt_orphan(uid)
+
+    def _adopt_orphan(self, uid: str) -> None:
+        record = self._kit.cache.get(uid).record
+        if record is None:
+            return
+        log.info("Pod in the runtime that nobody wants", pod=uid, name=record.name)
+        self._kit.process.record("orphan", f"{record.namespace}/{record.name}", uid)
+        row = state.orphan(uid, record.name, record.namespace, self._kit.wall())
+        self._book.put(row)
+        self._employ(uid, row)
+
+    async def _collect(self) -> None:
+        """Remove dead containers, sandboxes and logs that nobody needs (I-1..I-4)."""
+        while True:
+            await asyncio.sleep(GC_SECONDS)
+            assert self._sources is not None
+            known = {
+                uid: KnownPod(row.state, row.ending is not None and row.ending.removed)
+                for uid, row in self._book.pods.items()
+            }
+            await self._kit.gc.collect(known, self._sources.ready)

@@ -1,0 +1,1 @@
+"""Pod workers: one task for each pod, from its arrival until nothing of it is left (P-30)."""

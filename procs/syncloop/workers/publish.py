@@ -1,0 +1,75 @@
+"""From what is known of a pod to its status in table ``status``."""
+
+from __future__ import annotations
+
+import json
+
+from kubelet.api import codec
+from kubelet.api.status import PodStatus
+from kubelet.pods.rows import FILE, HTTP, StatusRow, WorkerState
+from kubelet.pods.runtime import ContainerRecord, PodRecord
+from procs.syncloop.configs.message import termination_message
+from procs.syncloop.site import Site
+from procs.syncloop.status.closing import publishable
+from procs.syncloop.status.compute import Context, compute
+from procs.syncloop.workers import recover
+from procs.syncloop.workers.worker import Worker
+
+_STOPPED = (WorkerState.TERMINATED, WorkerState.FINISHED)
+
+
+def publish(worker: Worker, record: PodRecord | None, *, finished: bool = False) -> PodStatus:
+    """Compute the status of a pod, write what may be told of it (P-116), and return it."""
+    before = worker.book.statuses.get(worker.uid)
+    told_before = before.status if before is not None else None
+    stopped = worker.row.state in _STOPPED
+    status = compute(worker.pod, record, _context(worker, told_before))
+    told = publishable(status, record, told_before, stopped=stopped)
+    document = json.dumps(codec.encode(told), separators=(",", ":")).encode()
+    if before is None or before.document != document or before.finished != finished:
+        row = worker.row
+        version = before.version + 1 if before is not None else 1
+        worker.book.put_status(
+            StatusRow(row.uid, row.name, row.namespace, version, document, finished)
+        )
+        if told_before is None or told_before.phase != told.phase:
+            worker.record("phase", told.phase)
+    return status
+
+
+def _context(worker: Worker, before: PodStatus | None) -> Context:
+    row, kit, work = worker.row, worker.kit, worker.work
+    runtime = kit.cache.runtime()
+    site = kit.site()
+    return Context(
+        now_ns=kit.wall(),
+        previous=before,
+        reasons=_reasons(work.reasons),
+        unstarted=frozenset(worker.unstarted),
+        ignored=recover.broken_off(work.calls),
+        messages=lambda found: _message(worker, found, site),
+        ending=row.ending,
+        rejected=row.rejected,
+        static=row.source in (FILE, HTTP),
+        stopped=row.state in _STOPPED,
+        node_ips=site.ips,
+        runtime_name=runtime.name if runtime is not None and runtime.name else "containerd",
+        start_time=row.started,
+        recursive_read_only=runtime is not None
+        and any(h.recursive_read_only_mounts for h in runtime.handlers),
+    )
+
+
+def _reasons(entries: dict[str, str]) -> dict[str, tuple[str, str]]:
+    found = {}
+    for name, entry in entries.items():
+        reason, _, message = entry.partition("\t")
+        found[name] = (reason, message)
+    return found
+
+
+def _message(worker: Worker, found: ContainerRecord, site: Site) -> str:
+    """Return the termination message of a container; its file is read once (P-185)."""
+    if found.id not in worker.messages:
+        worker.messages[found.id] = termination_message(worker.pod, found, site)
+    return worker.messages[found.id]

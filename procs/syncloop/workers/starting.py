@@ -1,0 +1,419 @@
+"""Carries out what the plan wants started: the sandbox, then containers in their order.
+
+Before each call that changes the runtime, the journal (``WorkRow.calls``) says so; after it, what
+came of it. A successor reads that and goes on from there: nothing is created or pulled twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from kubelet import logging as klog
+from kubelet.api.container import Container, EphemeralContainer
+from kubelet.api.pod import Pod
+from kubelet.cri import api_pb2 as pb
+from kubelet.cri.errors import CriError
+from kubelet.pods.rows import Backoff, Call, CallStep, MountsRow, Wait
+from kubelet.pods.runtime import ContainerRecord, Handler, PodRecord
+from procs.syncloop.configs import files
+from procs.syncloop.configs.container import ContainerContext, container_config, image_info
+from procs.syncloop.configs.errors import ConfigError
+from procs.syncloop.configs.sandbox import sandbox_config
+from procs.syncloop.events import NORMAL, WARNING
+from procs.syncloop.images.errors import ImageError
+from procs.syncloop.images.manager import Ensured
+from procs.syncloop.runtime import backoff
+from procs.syncloop.runtime.hooks import HookError
+from procs.syncloop.runtime.kinds import find
+from procs.syncloop.runtime.plan import Plan, Start, StartKind
+from procs.syncloop.workers.calls import finish
+from procs.syncloop.workers.stopping import stop_container
+from procs.syncloop.workers.worker import Worker
+
+log = klog.get_logger(__name__)
+
+SANDBOX: Final = ""  # the journal's name of the sandbox
+_RESERVED: Final = "is reserved for"  # a call of a dead predecessor is still being given up
+
+
+class RetryError(Exception):
+    """Something did not work and is tried again; ``until_ns`` (wall clock) says when, 0: later."""
+
+    def __init__(self, sentence: str, until_ns: int = 0, *, soon: bool = False) -> None:
+        super().__init__(sentence)
+        self.until_ns = until_ns
+        self.soon = soon
+
+
+@dataclass(slots=True)
+class Result:
+    """How far a run of the plan came."""
+
+    acted: bool = False
+    failures: list[RetryError] = field(default_factory=list)
+
+
+class Starter:
+    """One run of a plan for one pod."""
+
+    def __init__(
+        self, worker: Worker, pod: Pod, record: PodRecord | None, mounts: MountsRow
+    ) -> None:
+        self._worker = worker
+        self._kit = worker.kit
+        self._book = worker.book
+        self._pod = pod
+        self._record = record
+        self._mounts = mounts
+        self._site = worker.kit.site()
+        self._images: dict[str, asyncio.Task[Ensured]] = {}
+        self._backoffs: dict[str, Backoff] = dict(worker.work.backoffs)
+        self.result = Result()
+
+    async def run(self, plan: Plan) -> Result:
+        """Start what is to be started."""
+        try:
+            await self._run(plan)
+        except RetryError as err:
+            self.result.failures.append(err)
+        finally:
+            await self._drop_images()
+            self._save_backoffs()
+        return self.result
+
+    async def _run(self, plan: Plan) -> None:
+        attempt = plan.sandbox_attempt
+        built = self._sandbox_config(attempt)
+        self._fetch_images(plan.start, built)
+        if plan.new_sandbox:
+            sandbox_id = await self._run_sandbox(built, attempt)
+        else:
+            sandbox_id = plan.sandbox_id
+        if not plan.start:
+            return
+        ips = await self._ips(sandbox_id)
+        for start in plan.start:
+            context = ContainerContext(
+                sandbox_id=sandbox_id,
+                sandbox=built,
+                pod_ips=ips,
+                volumes={v.name: v for v in self._mounts.volumes},
+                target_id=self._target(start.name),
+                handler=self._handler(),
+                lookup=self._kit.lookup,
+                policy=self._kit.policy,
+                warn=self._warn,
+            )
+            try:
+                await self._start(start, context)
+            except RetryError as err:
+                self.result.failures.append(err)
+                if start.kind is StartKind.INIT:
+                    return  # the next one waits for it (P-75)
+
+    # The sandbox.
+
+    def _sandbox_config(self, attempt: int) -> pb.PodSandboxConfig:
+        try:
+            users = self._kit.users.mappings(self._pod, self._handler())
+            built = sandbox_config(
+                self._pod,
+                attempt,
+                self._site,
+                users=users,
+                volumes=self._mounts.volumes,
+                policy=self._kit.policy,
+            )
+        except ConfigError as err:
+            self._sandbox_failed(str(err))
+            raise RetryError(str(err)) from None
+        for reason, message in built.warnings:
+            self._kit.emit(self._pod, WARNING, reason, message, "")
+        return built.config
+
+    def _handler(self) -> Handler | None:
+        """Return the runtime handler of the pod and what it can do, as far as is known."""
+        return self._kit.site.handler(self._handler_name())
+
+    def _handler_name(self) -> str:
+        """Return the name of the pod's runtime handler; "" is the runtime's default (P-164)."""
+        return self._kit.lookup.runtime_handler(self._pod)
+
+    def _warn(self, reason: str, message: str) -> None:
+        self._kit.emit(self._pod, WARNING, reason, message, "")
+
+    async def _run_sandbox(self, config: pb.PodSandboxConfig, attempt: int) -> str:
+        pod, worker = self._pod, self._worker
+        if attempt > 0:
+            text = "Pod sandbox changed, it will be killed and re-created."
+            self._kit.emit(pod, NORMAL, "SandboxChanged", text, "")
+        self._book.call(pod.uid, SANDBOX, Call(CallStep.SANDBOX, attempt))
+        worker.step("creating the sandbox")
+        self._kit.reached("sandbox:before", pod.uid)
+        files.ensure_log_directory(pod, self._site)
+        try:
+            sandbox_id = await finish(
+                self._kit.client.run_pod_sandbox(config, self._handler_name())
+            )
+        except CriError as err:
+            self._book.call(pod.uid, SANDBOX, None)
+            raise self._sandbox_error(err) from None
+        finally:
+            worker.acted()
+            self.result.acted = True
+        self._kit.reached("sandbox:after", pod.uid)
+        self._book.call(pod.uid, SANDBOX, None)
+        worker.record("sandbox", sandbox_id[:13])
+        return sandbox_id
+
+    def _sandbox_error(self, err: CriError) -> RetryError:
+        if _RESERVED in err.message:
+            return RetryError(err.go_text, soon=True)
+        self._sandbox_failed(err.go_text)
+        return RetryError(err.go_text)
+
+    def _sandbox_failed(self, message: str) -> None:
+        text = f"Failed to create pod sandbox: {message}"
+        self._kit.emit(self._pod, WARNING, "FailedCreatePodSandBox", text, "")
+        wait = Wait("its sandbox", self._kit.wall(), tried=message, next="it is tried again")
+        self._worker.step("waiting to create the sandbox again", wait)
+
+    async def _ips(self, sandbox_id: str) -> tuple[str, ...]:
+        """Return the pod's addresses: what its containers' environment and hosts file name."""
+        if self._pod.spec.host_network:
+            return self._site.ips
+        for sandbox in self._record.sandboxes if self._record else ():
+            if sandbox.id == sandbox_id and sandbox.ips:
+                return sandbox.ips
+        try:
+            answer = await self._kit.client.pod_sandbox_status(sandbox_id)
+        except CriError as err:
+            text = f"Unable to get pod sandbox status: {err.go_text}"
+            self._kit.emit(self._pod, WARNING, "FailedPodSandBoxStatus", text, "")
+            raise RetryError(str(err)) from None
+        network = answer.status.network
+        return tuple(filter(None, (network.ip, *(more.ip for more in network.additional_ips))))
+
+    # Images.
+
+    def _fetch_images(self, starts: Iterable[Start], config: pb.PodSandboxConfig) -> None:
+        """Begin to fetch what is needed, beside the sandbox; init containers fetch one by one."""
+        for start in starts:
+            if start.adopt or self._remaining(start):
+                continue
+            container = find(self._pod, start.name)
+            work = self._ensure(container, config)
+            name = f"image of {start.name}"
+            self._images[start.name] = asyncio.create_task(work, name=name)
+            if start.kind is StartKind.INIT:
+                return
+
+    async def _ensure(self, container: Container, config: pb.PodSandboxConfig) -> Ensured:
+        call = self._worker.work.calls.get(container.name)
+        already = call.image_ref if call is not None else ""
+        return await self._kit.images.ensure(
+            self._pod, container, config, self._backoffs, already=already
+        )
+
+    async def _image(self, start: Start, context: ContainerContext) -> Ensured:
+        container = find(self._pod, start.name)
+        task = self._images.pop(start.name, None)
+        if task is None:
+            task = asyncio.create_task(self._ensure(container, context.sandbox))
+        wait = Wait(f"image {container.image}", self._kit.wall())
+        self._worker.step(f"getting image {container.image}", wait)
+        try:
+            found = await task
+        except ImageError as err:
+            self._failed(start.name, err.reason, str(err))
+            raise RetryError(str(err), err.until_ns) from None
+        finally:
+            task.cancel()
+            self._save_backoffs()
+        if found.pulled:
+            call = Call(CallStep.PULLED, start.attempt, found.ref)
+            self._book.call(self._pod.uid, start.name, call)
+        return found
+
+    async def _drop_images(self) -> None:
+        tasks = list(self._images.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _save_backoffs(self) -> None:
+        if self._backoffs != self._worker.work.backoffs:
+            self._worker.update_work(backoffs=dict(self._backoffs))
+
+    # Containers.
+
+    async def _start(self, start: Start, context: ContainerContext) -> None:
+        container = find(self._pod, start.name)
+        self._check_backoff(start, container)
+        if start.adopt:
+            container_id = start.adopt
+        else:
+            image = await self._image(start, context)
+            container_id = await self._create(start, container, image, context)
+        await self._start_created(start, container_id)
+        self._book.reason(self._pod.uid, start.name)
+        await self._post_start(container, start, container_id, context)
+
+    def _remaining(self, start: Start) -> int:
+        """Return for how long a container is still in back-off, in nanoseconds (P-90)."""
+        last = self._last_ended(start.name)
+        if last is None:
+            return 0
+        entry = self._backoffs.get(backoff.crash_key(self._pod, find(self._pod, start.name)))
+        return backoff.in_backoff(entry, last, self._kit.wall())
+
+    def _last_ended(self, name: str) -> int | None:
+        """Return when the newest instance of a container ended; None: it never ran."""
+        for found in self._containers():
+            if found.name == name and found.finished_at_ns:
+                return found.finished_at_ns
+        return None
+
+    def _check_backoff(self, start: Start, container: Container) -> None:
+        ended = self._last_ended(start.name)
+        if ended is None or start.adopt:
+            return
+        key = backoff.crash_key(self._pod, container)
+        now = self._kit.wall()
+        left = self._remaining(start)
+        if left <= 0:
+            limits = backoff.crash_limits(self._kit.process.config)
+            entry = self._backoffs.get(key)
+            self._backoffs[key] = backoff.crashed(entry, ended, limits.max_ns, limits.base_ns, now)
+            self._save_backoffs()
+            return
+        text = backoff.crash_message(self._pod, container, self._backoffs[key])
+        self._kit.emit(self._pod, WARNING, "BackOff", text, start.name)
+        self._book.reason(self._pod.uid, start.name, "CrashLoopBackOff", text)
+        raise RetryError(text, now + left)
+
+    async def _create(
+        self, start: Start, container: Container, image: Ensured, context: ContainerContext
+    ) -> str:
+        pod, worker = self._pod, self._worker
+        attempt = start.attempt or self._attempt_by_logs(start)
+        try:
+            files.prepare(pod, container, attempt, context.pod_ips, self._site)
+            info = image_info(image.image, image.ref, container.image)
+            config = container_config(pod, container, attempt, info, context, self._site)
+        except (ConfigError, OSError) as err:
+            self._failed(start.name, "CreateContainerConfigError", str(err))
+            self._kit.emit(pod, WARNING, "Failed", f"Error: {err}", start.name)
+            raise RetryError(str(err)) from None
+        worker.step(f"creating container {start.name}")
+        self._book.call(pod.uid, start.name, Call(CallStep.CREATE, attempt, image.ref))
+        self._kit.reached("create:before", pod.uid)
+        try:
+            container_id = await finish(
+                self._kit.client.create_container(context.sandbox_id, config, context.sandbox)
+            )
+        except CriError as err:
+            raise self._call_failed(start, "CreateContainerError", err) from None
+        finally:
+            worker.acted()
+            self.result.acted = True
+        self._kit.reached("create:after", pod.uid)
+        call = Call(CallStep.CREATED, attempt, image.ref, container_id)
+        self._book.call(pod.uid, start.name, call)
+        self._kit.emit(pod, NORMAL, "Created", "Container created", start.name)
+        worker.record("created", f"{start.name} {container_id[:13]}")
+        return container_id
+
+    def _attempt_by_logs(self, start: Start) -> int:
+        """Return the restart count of a container that left nothing but logs (P-82)."""
+        call = self._worker.work.calls.get(start.name)
+        if call is not None or any(c.name == start.name for c in self._containers()):
+            return start.attempt
+        return files.attempt_by_logs(self._pod, start.name, self._site)
+
+    def _containers(self) -> tuple[ContainerRecord, ...]:
+        return self._record.containers if self._record else ()
+
+    async def _start_created(self, start: Start, container_id: str) -> None:
+        pod, worker = self._pod, self._worker
+        worker.step(f"starting container {start.name}")
+        call = Call(CallStep.START, start.attempt, container_id=container_id)
+        self._book.call(pod.uid, start.name, call)
+        self._kit.reached("start:before", pod.uid)
+        try:
+            await finish(self._kit.client.start_container(container_id))
+        except CriError as err:
+            raise self._call_failed(start, "RunContainerError", err) from None
+        finally:
+            worker.acted()
+            self.result.acted = True
+        self._kit.reached("start:after", pod.uid)
+        self._kit.emit(pod, NORMAL, "Started", "Container started", start.name)
+        worker.record("started", f"{start.name} {container_id[:13]}")
+        try:
+            files.link_log(pod, start.name, start.attempt, container_id, self._site)
+        except OSError as err:
+            log.warning("Link to a container's log cannot be made", pod=str(pod), err=err)
+
+    async def _post_start(
+        self, container: Container, start: Start, container_id: str, context: ContainerContext
+    ) -> None:
+        pod, book = self._pod, self._book
+        handler = container.lifecycle.post_start if container.lifecycle else None
+        if handler is None:
+            book.call(pod.uid, start.name, None)
+            return
+        book.call(pod.uid, start.name, Call(CallStep.STARTED, start.attempt, "", container_id))
+        await run_post_start(self._worker, pod, container, container_id, context.pod_ips)
+
+    def _target(self, name: str) -> str:
+        """Return the container whose processes an ephemeral one is to see (P-74)."""
+        container = find(self._pod, name)
+        if not isinstance(container, EphemeralContainer) or not container.target_container_name:
+            return ""
+        for found in self._containers():
+            if found.name == container.target_container_name and found.state == "running":
+                return found.id
+        return ""
+
+    def _call_failed(self, start: Start, reason: str, err: CriError) -> RetryError:
+        if _RESERVED in err.message:
+            return RetryError(err.go_text, soon=True)
+        self._book.call(self._pod.uid, start.name, None)
+        self._failed(start.name, reason, err.message)
+        self._kit.emit(self._pod, WARNING, "Failed", f"Error: {err.message}", start.name)
+        return RetryError(str(err))
+
+    def _failed(self, name: str, reason: str, message: str) -> None:
+        self._book.reason(self._pod.uid, name, reason, message)
+        self._worker.record("failed", f"{name}: {reason}: {message}")
+
+
+async def run_post_start(
+    worker: Worker, pod: Pod, container: Container, container_id: str, ips: tuple[str, ...]
+) -> None:
+    """Run the postStart hook of a container; its failure ends the container (P-144)."""
+    assert container.lifecycle is not None
+    handler = container.lifecycle.post_start
+    assert handler is not None
+    wait = Wait(f"the postStart hook of {container.name}", worker.kit.wall())
+    worker.step(f"running the postStart hook of {container.name}", wait)
+    worker.unstarted.add(container_id)
+    worker.kit.reached("post-start:before", pod.uid)
+    try:
+        ip = ips[0] if ips else ""
+        await worker.kit.hooks.run(pod, container, container_id, handler, ip, None)
+    except HookError as err:
+        worker.kit.emit(pod, WARNING, "FailedPostStartHook", "PostStartHook failed", container.name)
+        worker.book.reason(pod.uid, container.name, "PostStartHookError", str(err))
+        text = "FailedPostStartHook"
+        grace = pod.spec.termination_grace_period_seconds
+        await stop_container(worker, pod, container, container_id, grace or 0, text)
+        raise RetryError(str(err)) from None
+    finally:
+        worker.unstarted.discard(container_id)
+    worker.kit.reached("post-start:after", pod.uid)
+    worker.book.call(pod.uid, container.name, None)

@@ -1,0 +1,316 @@
+"""One sync of a pod that is to run (P-50..P-60): look, decide, act, until nothing is left to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kubelet import logging as klog
+from kubelet import times
+from kubelet.api.pod import Pod
+from kubelet.api.status import PodStatus
+from kubelet.channels.errors import ChannelError
+from kubelet.cri.errors import CriError
+from kubelet.pods.cgroups import pod_cgroup
+from kubelet.pods.rows import MOUNTS, MountsRow, VolumeState, Wait, WorkerState
+from kubelet.pods.runtime import PodRecord
+from kubelet.pods.wire import BadRecordError
+from procs.syncloop.admission.base import Preempt, Refusal
+from procs.syncloop.configs import files
+from procs.syncloop.events import NORMAL, WARNING
+from procs.syncloop.runtime.kinds import find_or_none
+from procs.syncloop.runtime.plan import Observed, Plan, plan
+from procs.syncloop.status.phase import (
+    DEADLINE_MESSAGE,
+    DEADLINE_REASON,
+    TERMINAL,
+    deadline_remaining,
+)
+from procs.syncloop.workers import recover, state
+from procs.syncloop.workers.publish import publish
+from procs.syncloop.workers.starting import Result, RetryError, Starter, run_post_start
+from procs.syncloop.workers.stopping import StopError, stop_container, stop_pod
+from procs.syncloop.workers.worker import Worker
+
+log = klog.get_logger(__name__)
+
+FOREVER: Final = 3600.0  # rest until something happens
+_ERROR_SECONDS: Final = 10.0  # T-10
+_TRANSIENT_SECONDS: Final = 1.0
+_SOON_SECONDS: Final = (
+    0.05  # the runtime is giving up a call of a dead predecessor: no event says when
+)
+_MOUNT_SECONDS: Final = 123.0  # T-11
+_ASK_SECONDS: Final = 10.0
+_NS: Final = 10**9
+
+
+async def sync(worker: Worker) -> float:
+    """Bring the pod one step further; how long to rest unless something happens."""
+    if blocked := worker.peers.blocker(worker):
+        what = f"the pod of the same name before it ({blocked}) to end"
+        worker.step("waiting for its predecessor", Wait(what, worker.kit.wall()))
+        return FOREVER
+    record = (await worker.observe()).record
+    settle(worker, record)
+    if not worker.row.admitted and not _admit(worker):
+        return 0.0
+    pod = worker.pod
+    status = publish(worker, record)
+    if status.phase in TERMINAL:
+        _end(worker, pod, status)
+        return 0.0
+    left_ns = deadline_remaining(pod, times.to_ns(worker.row.started), worker.kit.wall())
+    try:
+        rest = await _act(worker, pod, record)
+    except RetryError as err:
+        rest = _delay(worker, [err])
+    return rest if left_ns is None else min(rest, left_ns / _NS)
+
+
+def settle(worker: Worker, record: PodRecord | None) -> None:
+    """Make sense of what a predecessor, or this worker before it was cancelled, had under way."""
+    calls = worker.work.calls
+    if calls:
+        worker.update_work(calls=recover.settled(calls, record))
+    worker.recovered = True
+
+
+def _admit(worker: Worker) -> bool:
+    kit, pod = worker.kit, worker.pod
+    others = [
+        row.pod
+        for row in worker.book.pods.values()
+        if row.uid != worker.uid and row.admitted and row.state is WorkerState.SYNC
+    ]
+    answer = kit.admission.admit(pod, others, kit.site())
+    if isinstance(answer, Refusal):
+        kit.emit(pod, WARNING, answer.reason, answer.message, "")
+        worker.deliver(state.Rejected(answer.reason, answer.message))
+        return False
+    if answer is not None:
+        _make_room(worker, answer)
+    worker.deliver(state.Admitted())
+    worker.record("admitted")
+    return True
+
+
+def _make_room(worker: Worker, answer: Preempt) -> None:
+    """End the pods that stand in the way of a critical one (A-5)."""
+    for victim in answer.victims:
+        worker.kit.emit(victim, WARNING, answer.reason, answer.message, "")
+        event = state.Kill(answer.reason, answer.message, disruption=answer.disruption)
+        worker.peers.kill(victim.uid, event)
+
+
+def _end(worker: Worker, pod: Pod, status: PodStatus) -> None:
+    """Begin the end of a pod whose status says that it has ended (P-32)."""
+    if status.reason == DEADLINE_REASON:
+        worker.kit.emit(pod, NORMAL, DEADLINE_REASON, DEADLINE_MESSAGE, "")
+        worker.deliver(state.Kill(DEADLINE_REASON, DEADLINE_MESSAGE))
+    else:
+        worker.deliver(state.Ended())
+
+
+async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
+    await _run_hooks_again(worker, pod, record)
+    planned = plan(pod, _observed(worker, record))
+    if planned.nothing:
+        _at_rest(worker)
+        await worker.kit.gc.prune_pod(worker.uid, record)
+        return worker.kit.jittered(worker.kit.process.config.duration("syncFrequency"))
+    try:
+        acted = await _stop_unwanted(worker, pod, record, planned)
+    except (StopError, CriError) as err:
+        worker.kit.emit(pod, WARNING, "FailedKillPod", f"error killing pod: {err}", "")
+        raise RetryError(str(err)) from None
+    if not planned.start and not planned.new_sandbox:
+        return 0.0 if acted else worker.kit.jittered(_ERROR_SECONDS)
+    _check_network(worker, pod)
+    await _cgroup(worker, pod)
+    mounts = await _volumes(worker, pod)
+    result = await Starter(worker, pod, record, mounts).run(planned)
+    return await _after(worker, result)
+
+
+def _at_rest(worker: Worker) -> None:
+    if worker.work.reasons:
+        worker.update_work(reasons={})
+    worker.step("")
+
+
+async def _after(worker: Worker, result: Result) -> float:
+    """Show what was reached, then rest or go on."""
+    if result.acted:
+        worker.record("looking")
+        record = (await worker.observe()).record
+        settle(worker, record)
+        publish(worker, record)
+    if result.failures:
+        publish(worker, (await worker.observe()).record)
+        return _delay(worker, result.failures)
+    return 0.0
+
+
+def _delay(worker: Worker, failures: list[RetryError]) -> float:
+    """Return how long to rest after failures (P-36), and say so."""
+    now = worker.kit.wall()
+    if any(f.soon for f in failures):
+        return _SOON_SECONDS
+    moments = [f.until_ns for f in failures if f.until_ns]
+    frequency = worker.kit.process.config.duration("syncFrequency")
+    if moments:
+        seconds = min(max(0.001, (min(moments) - now) / _NS), frequency)
+    else:
+        seconds = worker.kit.jittered(_ERROR_SECONDS)
+    tried = "; ".join(str(f) for f in failures)
+    at = now + int(seconds * _NS)
+    what = "the next try"
+    worker.step("waiting to try again", Wait(what, now, tried, "it is tried again", at))
+    return seconds
+
+
+def _observed(worker: Worker, record: PodRecord | None) -> Observed:
+    calls = worker.work.calls
+    return Observed(
+        record=record,
+        now_ns=worker.kit.wall(),
+        broken_off=recover.broken_off(calls),
+        deleted=worker.row.state is not WorkerState.SYNC,
+    )
+
+
+async def _run_hooks_again(worker: Worker, pod: Pod, record: PodRecord | None) -> None:
+    """Run the postStart hooks that a predecessor did not see the end of."""
+    ips = next((s.ips for s in record.sandboxes if s.ips), ()) if record else ()
+    for name, container_id in recover.unhooked(worker.work.calls).items():
+        container = find_or_none(pod, name)
+        if container is None or not container.lifecycle or not container.lifecycle.post_start:
+            worker.book.call(worker.uid, name, None)
+            continue
+        await run_post_start(worker, pod, container, container_id, ips)
+
+
+async def _stop_unwanted(worker: Worker, pod: Pod, record: PodRecord | None, planned: Plan) -> bool:
+    """Stop and remove what the plan does not want; whether there was anything."""
+    if record is None:
+        return False
+    own = pod.spec.termination_grace_period_seconds
+    grace = 30 if own is None else own
+    if planned.kill_pod or (planned.new_sandbox and record.sandboxes):
+        await stop_pod(worker, pod, record, grace, worker.kit.wall())
+    else:
+        await _stop_some(worker, pod, planned, grace)
+    for container_id in planned.remove:
+        worker.kit.reached("remove:before", pod.uid)
+        await worker.kit.client.remove_container(container_id)
+        worker.acted()
+    return bool(planned.kill_pod or planned.kill or planned.remove)
+
+
+async def _stop_some(worker: Worker, pod: Pod, planned: Plan, grace: int) -> None:
+    for kill in planned.kill:
+        container = find_or_none(pod, kill.name)
+        if container is None:
+            await worker.kit.client.stop_container(kill.id, 2)
+            worker.acted()
+            continue
+        seconds = grace if kill.grace is None else kill.grace
+        await stop_container(worker, pod, container, kill.id, seconds, kill.message)
+
+
+def _check_network(worker: Worker, pod: Pod) -> None:
+    """Wait for the runtime's network, unless the pod uses the node's (P-51)."""
+    worker.waits_for_network = False
+    runtime = worker.kit.cache.runtime()
+    if pod.spec.host_network or runtime is None:
+        return
+    for condition in runtime.conditions:
+        if condition.type == "NetworkReady" and not condition.status:
+            text = (
+                "network is not ready: container runtime network not ready: NetworkReady=false "
+                f"reason:{condition.reason} message:{condition.message}"
+            )
+            worker.kit.emit(pod, WARNING, "NetworkNotReady", text, "")
+            worker.waits_for_network = True
+            at = worker.kit.wall() + int(worker.kit.jittered(_TRANSIENT_SECONDS) * _NS)
+            raise RetryError(text, at)
+
+
+async def _cgroup(worker: Worker, pod: Pod) -> None:
+    """Have the pod's cgroup there before anything runs in it (P-53)."""
+    site = worker.kit.site()
+    files.make_pod_dirs(pod, site)
+    if not site.cgroups_per_qos:
+        return
+    wanted = pod_cgroup(pod, site, worker.kit.policy.memory)
+    worker.kit.reached("cgroup:before", pod.uid)
+    try:
+        await worker.kit.process.channels.ask("eviction", wanted, timeout=_ASK_SECONDS)
+    except ChannelError as err:
+        text = f"unable to ensure pod container exists: {err}"
+        worker.kit.emit(pod, WARNING, "FailedCreatePodContainer", text, "")
+        at = worker.kit.wall() + int(_TRANSIENT_SECONDS * _NS)
+        raise RetryError(text, at) from None
+    worker.kit.reached("cgroup:after", pod.uid)
+
+
+async def _volumes(worker: Worker, pod: Pod) -> MountsRow:
+    """Wait until every volume of the pod is mounted (P-56)."""
+    version = worker.row.version
+
+    def look() -> MountsRow | None:
+        row = mounts_of(worker)
+        return row if row is not None and row.version >= version and row.mounted else None
+
+    found = look()
+    if found is not None:
+        return found
+    deadline = worker.kit.wall() + int(_MOUNT_SECONDS * _NS)
+    worker.step("waiting for volumes", Wait("its volumes", worker.kit.wall()))
+    said: set[str] = set()
+    while worker.kit.wall() < deadline:
+        try:
+            return await worker.kit.process.waiters.wait(MOUNTS, worker.uid, look, 1.0)
+        except TimeoutError:
+            said = _say_failed(worker, pod, said)
+    raise _unmounted(worker, pod)
+
+
+def mounts_of(worker: Worker) -> MountsRow | None:
+    """Return what is mounted for a pod; None while nobody has said."""
+    value = worker.kit.process.tables.value(MOUNTS, worker.uid)
+    try:
+        return None if value is None else MountsRow.from_wire(value)
+    except BadRecordError as err:
+        log.error("Row of the pod's volumes cannot be read", pod=worker.uid, err=err)
+        return None
+
+
+def _say_failed(worker: Worker, pod: Pod, said: set[str]) -> set[str]:
+    """Tell what is wrong with volumes that would not mount, once each."""
+    row = mounts_of(worker)
+    failed = [v for v in row.volumes if v.state is VolumeState.FAILED] if row else []
+    waits = []
+    for volume in failed:
+        text = f'MountVolume.SetUp failed for volume "{volume.name}" : {volume.reason}'
+        if text not in said:
+            worker.kit.emit(pod, WARNING, "FailedMount", text, "")
+        waits.append(
+            Wait(f"volume {volume.name}", volume.since_ns, volume.reason, "", volume.retry_ns)
+        )
+        said = said | {text}
+    if waits:
+        worker.step("waiting for volumes", *waits)
+    return said
+
+
+def _unmounted(worker: Worker, pod: Pod) -> RetryError:
+    row = mounts_of(worker)
+    there = {v.name for v in row.volumes if v.state is VolumeState.MOUNTED} if row else set()
+    missing = sorted(v.name for v in pod.spec.volumes if v.name not in there)
+    text = (
+        f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(missing)}], "
+        "unattached volumes=[], failed to process volumes=[]: timed out waiting for the condition"
+    )
+    worker.kit.emit(pod, WARNING, "FailedMount", text, "")
+    return RetryError(text)

@@ -1,0 +1,182 @@
+"""The worker of one pod: a task that lives as long as the pod does (P-30).
+
+It takes events at any time, folds them into the row at once (so that a death loses none), and runs
+one stage at a time: sync, terminating, terminated. An event that makes the running stage pointless
+cancels it; many events while a stage runs are one more run of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Protocol
+
+from kubelet import logging as klog
+from kubelet.api.pod import Pod
+from kubelet.channels.errors import ChannelError
+from kubelet.pods.cache import Seen
+from kubelet.pods.rows import PodRow, Wait, WorkerState, WorkRow
+from procs.syncloop.kit import Kit
+from procs.syncloop.workers import state
+from procs.syncloop.workers.book import Book
+
+log = klog.get_logger(__name__)
+
+_LOOK_SECONDS = 5.0
+
+
+class Peers(Protocol):
+    """The other workers."""
+
+    def blocker(self, worker: Worker) -> str:
+        """Return the uid of an older pod with the same name that must end first (P-15), or ""."""
+
+    def kill(self, uid: str, event: state.Kill) -> None:
+        """End another pod, to make room."""
+
+
+class Worker:
+    """One pod's worker; the stages are functions of :mod:`sync` and :mod:`ending`."""
+
+    def __init__(self, kit: Kit, book: Book, uid: str, peers: Peers) -> None:
+        self.kit = kit
+        self.book = book
+        self.uid = uid
+        self.acted_ns = kit.started_ns  # nothing seen before this moment is acted on
+        self.recovered = False  # what a predecessor had under way has been looked at
+        self.unstarted: set[str] = set()  # containers whose postStart hook still runs
+        self.waits_for_network = False
+        self.messages: dict[str, str] = {}  # termination messages by container id
+        self.peers = peers
+        self._woken = asyncio.Event()
+        self._stage: asyncio.Task[float] | None = None
+        self._outdated = False
+
+    # What it knows.
+
+    @property
+    def row(self) -> PodRow:
+        """The pod's row."""
+        return self.book.pods[self.uid]
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do for the pod."""
+        return self.row.state is WorkerState.FINISHED
+
+    @property
+    def work(self) -> WorkRow:
+        """What it is at."""
+        return self.book.work(self.uid)
+
+    @property
+    def pod(self) -> Pod:
+        """The pod as it is wanted now."""
+        return self.row.pod
+
+    # What happens to it.
+
+    def deliver(self, event: state.Event) -> None:
+        """Take an event: the row changes now, the work follows."""
+        outcome = state.apply(self.row, event, self.kit.wall())
+        if outcome.row != self.row:
+            before, after = self.row.state, outcome.row.state
+            self.book.put(outcome.row)
+            if before is not after:
+                self.record("state", f"{before} -> {after}")
+        if outcome.cancel:
+            self._cancel()
+        if outcome.wake:
+            self.wake()
+
+    def wake(self) -> None:
+        """Have it look, now or after what it is doing."""
+        self._woken.set()
+
+    def _cancel(self) -> None:
+        stage = self._stage
+        if stage is not None and not stage.done() and stage is not asyncio.current_task():
+            self._outdated = True
+            stage.cancel()
+
+    # Its life.
+
+    async def run(self, stage: Callable[[Worker], asyncio.Task[float]]) -> None:
+        """Work until nothing is left to do for the pod."""
+        if self.uid in self.kit.process.quarantined:
+            await self._left_alone()
+        while not self.finished:
+            self._woken.clear()
+            seconds = await self._run_stage(stage)
+            if seconds > 0 and not self.finished:
+                await self._rest(seconds)
+
+    async def _left_alone(self) -> None:
+        what = "somebody to release it: handling it has killed syncloop three times"
+        how = f"kubeletctl release {self.uid}"
+        self.book.step(self.uid, "quarantined", Wait(what, self.kit.wall(), next=how))
+        await self.kit.process.stopping.wait()
+
+    async def _run_stage(self, stage: Callable[[Worker], asyncio.Task[float]]) -> float:
+        self._stage = stage(self)
+        try:
+            return await self._stage
+        except asyncio.CancelledError:
+            if not self._outdated:
+                self._stage.cancel()
+                raise
+            return 0.0
+        finally:
+            self._outdated = False
+            self._stage = None
+
+    async def _rest(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._woken.wait()
+        except TimeoutError:
+            pass
+
+    # What its stages use.
+
+    async def observe(self) -> Seen:
+        """Return the pod as the runtime holds it, seen after the last action of this worker."""
+        seen = self.kit.cache.get(self.uid)
+        while seen.stamp_ns <= self.acted_ns:
+            try:
+                await self.kit.cache.look(self.uid, _LOOK_SECONDS)
+                seen = await self.kit.cache.get_newer_than(self.uid, self.acted_ns, _LOOK_SECONDS)
+            except (ChannelError, TimeoutError) as err:
+                what = "the container runtime to be looked at"
+                self.step("waiting for a look", Wait(what, self.kit.wall(), tried=str(err)))
+                seen = await self._next_look()
+        return seen
+
+    async def _next_look(self) -> Seen:
+        """Wait for the next look that pleg makes by itself."""
+        try:
+            return await self.kit.cache.get_newer_than(self.uid, self.acted_ns, 1.0)
+        except TimeoutError:
+            return self.kit.cache.get(self.uid)
+
+    def acted(self) -> None:
+        """Note that the runtime was changed: what was seen before does not count any more."""
+        self.acted_ns = time.monotonic_ns()
+
+    def step(self, step: str, *waits: Wait) -> None:
+        """Say what it does."""
+        self.book.step(self.uid, step, *waits)
+
+    def record(self, what: str, text: str = "") -> None:
+        """Note something for ``kubeletctl trace``."""
+        self.kit.process.record(what, text, self.uid)
+
+    def update(self, **changes: object) -> None:
+        """Change fields of the row that are no state."""
+        self.book.put(replace(self.row, **changes))  # type: ignore[arg-type]
+
+    def update_work(self, **changes: object) -> None:
+        """Change fields of what it is at."""
+        self.book.put_work(replace(self.work, **changes))  # type: ignore[arg-type]

@@ -1,0 +1,84 @@
+"""Where the volumes of a pod are on disk (L-2)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+EMPTY_DIR: Final = "kubernetes.io/empty-dir"
+HOST_PATH: Final = "kubernetes.io/host-path"
+DOWNWARD_API: Final = "kubernetes.io/downward-api"
+
+# Directories of a pod that are removed with everything in them: nothing there outlives the pod.
+EPHEMERAL: Final = frozenset(
+    {
+        EMPTY_DIR,
+        DOWNWARD_API,
+        "kubernetes.io/configmap",
+        "kubernetes.io/secret",
+        "kubernetes.io/projected",
+    }
+)
+
+_UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+_KINDS: Final = {EMPTY_DIR: "emptyDir", HOST_PATH: "hostPath", DOWNWARD_API: "downwardAPI"}
+
+
+def kind_of(plugin: str) -> str:
+    """Return a plugin's kind of volume as a pod's author writes it."""
+    return _KINDS.get(plugin, plugin)
+
+
+def is_uid(text: str) -> bool:
+    """Tell whether a pod's uid may become a directory's name."""
+    return _UID.fullmatch(text) is not None
+
+
+def is_name(text: str) -> bool:
+    """Tell whether a volume's name may become a directory's name."""
+    return _NAME.fullmatch(text) is not None
+
+
+def escaped(plugin: str) -> str:
+    """Return a plugin's name as a directory's name."""
+    return plugin.replace("/", "~")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The pods' directories below the kubelet's root directory."""
+
+    root: str
+
+    @property
+    def pods(self) -> str:
+        """Where the directories of all pods are."""
+        return f"{self.root}/pods"
+
+    def pod(self, uid: str) -> str:
+        """Where everything of a pod is."""
+        return f"{self.pods}/{uid}"
+
+    def volumes(self, uid: str) -> str:
+        """Where the volumes of a pod are, by plugin."""
+        return f"{self.pod(uid)}/volumes"
+
+    def plugins(self, uid: str) -> str:
+        """Where plugins keep what they must know of a pod's volumes."""
+        return f"{self.pod(uid)}/plugins"
+
+    def subpaths(self, uid: str) -> str:
+        """Where parts of volumes are mounted for containers (L-32)."""
+        return f"{self.pod(uid)}/volume-subpaths"
+
+    def volume(self, uid: str, plugin: str, name: str) -> str:
+        """Where a volume is."""
+        return f"{self.volumes(uid)}/{escaped(plugin)}/{name}"
+
+    def marker(self, uid: str, name: str) -> str:
+        """Where it is noted that an emptyDir is set up: a directory with a file ``ready``."""
+        return f"{self.plugins(uid)}/{escaped(EMPTY_DIR)}/{name}"

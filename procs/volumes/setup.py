@@ -1,0 +1,222 @@
+"""Setting volumes up, one step after another; each can be done again from any state (8.4)."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from procs.volumes import atomic, mounts, ownership
+from procs.volumes.errors import VolumeError, sentence
+from procs.volumes.kinds import NOSWAP
+from procs.volumes.layout import Layout
+from procs.volumes.wants import EmptyDirWant, FilesWant, HostPathWant, Refused, Want
+
+READY: Final = "ready"
+_POD_MODE: Final = 0o750  # P-55
+_PLUGIN_MODE: Final = 0o755
+_SOURCES: Final = {"tmpfs": "tmpfs", "hugetlbfs": "nodev"}
+
+_Check = Callable[[int], bool]
+# L-31: what a path must be, and how it is said that it is not.
+_TYPES: Final[dict[str, tuple[_Check, str]]] = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "File": (lambda mode: not stat.S_ISDIR(mode), "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A volume that is set up."""
+
+    path: str  # for containers
+    changed: bool = False  # it was not, or not like this
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """How setting one volume up ended."""
+
+    want: Want
+    done: Done | None
+    reason: str  # why it is not done
+    seconds: float
+
+
+def try_all(wants: Iterable[Want], uid: str, layout: Layout) -> list[Tried]:
+    """Set volumes up, one after another; one that fails does not keep the others from theirs."""
+    found = []
+    for want in wants:
+        began = time.perf_counter()
+        done, reason = None, ""
+        try:
+            done = set_up(want, uid, layout)
+        except VolumeError as err:
+            reason = str(err)
+        found.append(Tried(want, done, reason, time.perf_counter() - began))
+    return found
+
+
+def set_up(want: Want, uid: str, layout: Layout) -> Done:
+    """Set a volume up; a VolumeError says why it cannot be."""
+    try:
+        match want:
+            case EmptyDirWant():
+                return empty_dir(want, uid, layout)
+            case HostPathWant():
+                return host_path(want)
+            case FilesWant():
+                return files(want, uid, layout)
+            case Refused():
+                raise VolumeError(want.reason)
+    except OSError as err:
+        where = f" {err.filename}" if err.filename else ""
+        raise VolumeError(sentence(f'volume "{want.name}":{where}', err)) from err
+
+
+def in_place(want: Want, uid: str, layout: Layout) -> bool:
+    """Tell whether a volume is set up, as far as a few looks can tell."""
+    match want:
+        case EmptyDirWant():
+            path = layout.volume(uid, want.plugin, want.name)
+            ready = os.path.exists(f"{layout.marker(uid, want.marker)}/{READY}")
+            return ready and (mounts.is_point(path) if want.fs_type else os.path.isdir(path))
+        case HostPathWant():
+            return not want.type
+        case FilesWant() | Refused():
+            return False
+
+
+# emptyDir (L-30).
+
+
+def empty_dir(want: EmptyDirWant, uid: str, layout: Layout) -> Done:
+    """Make the directory, mount what it is made of, give it to the group, note that it is done.
+
+    The note comes last: without it, everything is done again. With it, nothing is, so that what
+    the pod has changed since stays as it is.
+    """
+    path = layout.volume(uid, want.plugin, want.name)
+    if in_place(want, uid, layout):
+        return Done(path)
+    make_above(path, layout.pod(uid))
+    if not mounts.is_point(path):
+        _make(path, want.mode)
+        if want.fs_type:
+            _mount(path, want)
+    if want.fs_group is not None:
+        ownership.give(path, want.fs_group)
+    _mark(layout.marker(uid, want.marker), layout.pod(uid))
+    return Done(path, changed=True)
+
+
+def make_above(path: str, pod: str) -> None:
+    """Make the directories above a volume's, as closed as the kubelet keeps them (P-55)."""
+    os.makedirs(os.path.dirname(pod), mode=_POD_MODE, exist_ok=True)
+    plugin = os.path.dirname(path)
+    for directory, mode in (
+        (pod, _POD_MODE),
+        (os.path.dirname(plugin), _POD_MODE),
+        (plugin, _PLUGIN_MODE),
+    ):
+        _make_once(directory, mode)
+
+
+def _make_once(path: str, mode: int) -> None:
+    try:
+        os.mkdir(path, mode)
+    except FileExistsError:
+        return
+
+
+def _make(path: str, mode: int) -> None:
+    """Make a directory with this mode, whatever the umask."""
+    _make_once(path, mode)
+    found = os.lstat(path)
+    if not stat.S_ISDIR(found.st_mode):
+        raise VolumeError(f"{path} is in the way: it is not a directory")
+    if stat.S_IMODE(found.st_mode) != mode:
+        os.chmod(path, mode)
+
+
+def _mount(path: str, want: EmptyDirWant) -> None:
+    try:
+        mounts.mount(_SOURCES[want.fs_type], path, want.fs_type, want.options)
+    except OSError:
+        if NOSWAP not in want.options:
+            raise
+        # A kernel that knows the option may refuse it, in a user namespace for one.
+        options = [option for option in want.options if option != NOSWAP]
+        mounts.mount(_SOURCES[want.fs_type], path, want.fs_type, options)
+
+
+def _mark(marker: str, pod: str) -> None:
+    make_above(marker, pod)
+    _make_once(marker, _POD_MODE)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    os.close(os.open(f"{marker}/{READY}", flags, 0o644))
+
+
+# hostPath (L-31).
+
+
+def host_path(want: HostPathWant) -> Done:
+    """Check that a path is of its type, or make it."""
+    if not want.type:
+        return Done(want.path)
+    type_ = want.type
+    if type_ in ("DirectoryOrCreate", "FileOrCreate"):
+        type_ = type_.removesuffix("OrCreate")
+        if not os.path.exists(want.path):
+            _create(want.path, type_)
+            return Done(want.path, changed=True)
+    if type_ not in _TYPES:
+        raise VolumeError(f'volume "{want.name}": {want.type} is an invalid volume type')
+    fits, words = _TYPES[type_]
+    if not fits(_mode(want.path, type_)):
+        raise VolumeError(f"hostPath type check failed: {want.path} is not {words}")
+    return Done(want.path)
+
+
+def _create(path: str, type_: str) -> None:
+    if type_ == "Directory":
+        os.makedirs(path, mode=0o755, exist_ok=True)
+        return
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
+    os.close(os.open(path, flags, 0o644))
+
+
+def _mode(path: str, type_: str) -> int:
+    try:
+        return os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        # What is not there is of no type: a directory is no file, and nothing is no directory.
+        return stat.S_IFDIR if type_ == "File" else 0
+
+
+# Volumes of files (L-20, L-21).
+
+
+def files(want: FilesWant, uid: str, layout: Layout) -> Done:
+    """Write the files of a volume, if they are not what they should be."""
+    base = empty_dir(want.base, uid, layout)
+    path = base.path
+    for nested in want.nested:
+        os.makedirs(f"{path}/{nested}", mode=0o755, exist_ok=True)
+    group = want.base.fs_group
+
+    def own() -> None:
+        if group is not None:
+            ownership.give(path, group, read_only=True)
+
+    try:
+        changed = atomic.write(path, want.files, own)
+    except VolumeError as err:
+        raise VolumeError(f'volume "{want.name}": {err}') from None
+    return Done(path, changed=base.changed or changed)

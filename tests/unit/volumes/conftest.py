@@ -1,0 +1,25 @@
+"""Fixtures: a process to stand on, a root directory, and no mount left behind."""
+
+from __future__ import annotations
+
+import pytest
+
+from procs.volumes.layout import Layout
+from tests.unit.volumes.standing import Standing, unmount_below
+
+
+@pytest.fixture
+def layout(tmp_path):
+    """The kubelet's root directory."""
+    yield Layout(str(tmp_path / "kubelet"))
+    unmount_below(tmp_path)
+
+
+@pytest.fixture
+def process(tmp_path):
+    """A process with tables of its own."""
+    directory = tmp_path / "tables"
+    directory.mkdir()
+    standing = Standing(directory)
+    yield standing
+    standing.close()

@@ -1,0 +1,62 @@
+"""What a dead predecessor had under way, settled by what the runtime shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from kubelet.pods.rows import Call, CallStep
+from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord
+from procs.syncloop.workers import recover
+
+CREATED, RUNNING, EXITED = (
+    ContainerState.CREATED,
+    ContainerState.RUNNING,
+    ContainerState.EXITED,
+)
+
+
+def record(state: ContainerState | None, exit_code: int = 0) -> PodRecord:
+    if state is None:
+        return PodRecord("u")
+    return PodRecord(
+        "u", containers=(ContainerRecord("id1", "c", state=state, exit_code=exit_code),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("step", "seen", "exit_code", "expected"),
+    [
+        (CallStep.SANDBOX, None, 0, None),  # there or not: the plan sees it
+        (CallStep.CREATE, None, 0, CallStep.CREATE),  # the image's reference is kept
+        (CallStep.CREATED, CREATED, 0, CallStep.CREATED),
+        (CallStep.START, RUNNING, 0, CallStep.STARTED),  # its hook is not known to be over
+        (CallStep.START, CREATED, 0, CallStep.BROKEN_OFF),
+        (CallStep.START, EXITED, 128, CallStep.BROKEN_OFF),  # given up by the runtime
+        (CallStep.START, EXITED, 1, None),  # it ran, and ended by itself
+        (CallStep.START, None, 0, None),
+        (CallStep.BROKEN_OFF, RUNNING, 0, CallStep.STARTED),
+        (CallStep.BROKEN_OFF, EXITED, 0, None),
+        (CallStep.STARTED, RUNNING, 0, CallStep.STARTED),
+        (CallStep.STARTED, EXITED, 0, None),
+        (CallStep.PRE_STOP, RUNNING, 0, CallStep.PRE_STOP),
+        (CallStep.STOP, RUNNING, 0, CallStep.STOP),
+        (CallStep.STOP, EXITED, 137, None),
+    ],
+)
+def test_settled(step, seen, exit_code, expected):
+    """Each call is kept, renamed or dropped by what became of it."""
+    calls = {"c": Call(step, container_id="id1", image_ref="ref")}
+    found = recover.settled(calls, record(seen, exit_code))
+    assert (found["c"].step if found else None) == expected
+    assert all(call.image_ref == "ref" for call in found.values())
+
+
+def test_broken_off_and_unhooked_name_their_containers():
+    """The plan gets the ids of starts that were cut off; hooks run again for what runs."""
+    calls = {
+        "a": Call(CallStep.BROKEN_OFF, container_id="1"),
+        "b": Call(CallStep.STARTED, container_id="2"),
+        "c": Call(CallStep.STOP, container_id="3"),
+    }
+    assert recover.broken_off(calls) == {"1"}
+    assert recover.unhooked(calls) == {"b": "2"}
