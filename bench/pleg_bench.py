@@ -53,7 +53,7 @@ def simulator(*options: str, pods: int = 0) -> Iterator[Simulator]:
 @contextmanager
 def kubelet(endpoint: str, without: str | None = None) -> Iterator[tuple[Node, Cache]]:
     """A kubelet on a runtime, and its cache."""
-    odd = {} if without is None else {"program": PROGRAM, "environ": {SWITCH: without}}
+    odd = {"program": PROGRAM, "environ": {SWITCH: without or ""}}
     with directory() as place:
         node = Node(place, "n", config={"containerRuntimeEndpoint": endpoint}, **odd)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -21,6 +22,7 @@ R = TypeVar("R")
 
 SYNCLOOP: Final = "syncloop"
 PATIENCE: Final = 10.0  # seconds for an answer: a death of syncloop lies within
+_NEXT_FIELD: Final = re.compile(r"; (?=(?:metadata|spec|status|kind|apiVersion)[.:\[])")
 POLL: Final = 0.05  # nobody tells a command outside the tree that a table has changed
 
 
@@ -42,13 +44,18 @@ def ask(run_dir: RunDir, message: Request[R]) -> R:
         return client.call(Path(run_dir.root), SYNCLOOP, message, PATIENCE)
     except (errors.BadRequestError, errors.FailedError) as problem:
         said = str(problem).removeprefix(f"{SYNCLOOP} answered {name}: ")
-        raise RefusedError(said.splitlines() or [said]) from None
+        raise RefusedError(reasons(said)) from None
     except errors.DeniedError as problem:
         raise CtlError(f"{problem}: kubeletctl must run as root", NOT_THERE) from None
     except errors.PeerDownError as problem:
         raise CtlError(f"The pods cannot be changed: {problem}", NOT_THERE) from None
     except errors.ChannelError as problem:
         raise CtlError(f"It is not known whether it was done: {problem}") from None
+
+
+def reasons(said: str) -> list[str]:
+    """Part an objection into its reasons: each begins with a field of the pod. Pure."""
+    return [part for line in said.splitlines() or [said] for part in _NEXT_FIELD.split(line)]
 
 
 def complain(lines: Iterable[str]) -> None:
@@ -68,7 +75,10 @@ def still_there(run_dir: RunDir, uid: str) -> bool:
 
 def pod(run_dir: RunDir, uid: str) -> PodView | None:
     """Return one pod as it is now, None if nothing is known of it."""
-    content, _problems = tables.pods(run_dir)
+    try:
+        content, _problems = tables.pods(run_dir)
+    except CtlError:  # as above
+        return None
     return next((one for one in views(content) if one.uid == uid), None)
 
 

@@ -165,7 +165,7 @@ def _running(facts: Facts) -> Iterator[str]:
     if began:
         parts.append(f"this node began to start it {_at(began, facts.now_ns)}")
     if parts:
-        yield " and ".join(parts)
+        yield ", and ".join(parts)
     yield _last_restart(facts)
 
 

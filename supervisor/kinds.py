@@ -42,7 +42,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         entry="procs.syncloop.main:main",
         summary="desired and observed pods to actions on the runtime",
         root=True,
-        capabilities=_caps(*_FILES, "CAP_KILL", "CAP_SYS_ADMIN"),  # it binds parts of volumes
+        # It binds parts of volumes, and leases manifests, so as not to read half of one.
+        capabilities=_caps(*_FILES, "CAP_KILL", "CAP_LEASE", "CAP_SYS_ADMIN"),
         memory_limit=512 * MIB,
         oom_score_adj=-999,
         stop_stage=2,

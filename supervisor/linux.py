@@ -25,6 +25,7 @@ CAPABILITIES: Final[dict[str, int]] = {
     "CAP_SYS_ADMIN": 21,
     "CAP_SYS_RESOURCE": 24,
     "CAP_MKNOD": 27,
+    "CAP_LEASE": 28,
     "CAP_SYSLOG": 34,
 }
 

@@ -1,9 +1,9 @@
 """Show in a time line what was done for a pod, step by step, with the milliseconds of each.
 
 It is read from the rings in which every process notes what it does, so that a step of one process
-stands between those of the others. AT is the time since the first line, STEP since the line before,
-TOOK the length of what has a beginning and an end. A ring holds the last few thousand records of
-its process: what is older is not there any more.
+stands between those of the others. AT is the time since the first line, DELTA since the line
+before, TOOK the length of what has a beginning and an end. A ring holds the last few thousand
+records of its process: what is older is not there any more.
 
 Shown is the newest run: since the pod was last changed, or was last quiet for 5 seconds. --all
 shows everything that the rings hold, --since what is not older.
@@ -27,7 +27,7 @@ from shm.recorder import Record, merge
 
 COLUMNS = (
     Column("AT ms", right=True),
-    Column("STEP ms", keep=4, right=True),
+    Column("DELTA ms", keep=4, right=True),
     Column("TOOK ms", keep=7, right=True),
     Column("", keep=3),
     Column("PROCESS", keep=5),

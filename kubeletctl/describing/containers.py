@@ -38,8 +38,7 @@ def container_lines(container: Document, status: Document) -> list[str]:
         *pairs(_identity(container, status), 4),
         *_listed("Command", texts(container, "command")),
         *_listed("Args", texts(container, "args")),
-        *_states(status),
-        *pairs(_counts(container, status), 4),
+        *pairs([*_states(status), *_counts(container, status)], 4),
         *_amounts("Limits", obj(container, "resources", "limits")),
         *_amounts("Requests", obj(container, "resources", "requests")),
         *pairs(_probes(container), 4),
@@ -72,10 +71,10 @@ def _listed(title: str, values: list[str]) -> list[str]:
     return [f"    {title}:", *lines] if lines else []
 
 
-def _states(status: Document) -> list[str]:
-    lines = [*pairs(_state("State", obj(status, "state")), 4)]
-    last = obj(status, "lastState")
-    return [*lines, *pairs(_state("Last State", last), 4)] if last else lines
+def _states(status: Document) -> Iterator[tuple[str, str]]:
+    yield from _state("State", obj(status, "state"))
+    if obj(status, "lastState"):
+        yield from _state("Last State", obj(status, "lastState"))
 
 
 def _state(title: str, state: Document) -> Iterator[tuple[str, str]]:

@@ -324,7 +324,7 @@ def _read(path: str) -> str:
 
 
 def _write(path: str, value: str) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(handle, value.encode())
     finally:

@@ -157,13 +157,19 @@ class PodCgroups:
             self._write_above(above, Role.BURSTABLE)
 
     def _shares_of_pods(self, above: str) -> dict[str, int]:
-        """Return the shares of the pods in a group, as our predecessor has set them."""
-        unified = self._tree.unified
-        controller, file = cgroupfiles.shares_file(unified=unified)
+        """Return the shares of the pods in a group, as we or our predecessor have set them."""
+        controller, file = cgroupfiles.shares_file(unified=self._tree.unified)
         return {
-            path: cgroupfiles.shares_in(self._tree.read(path, controller, file), unified=unified)
+            path: self._shares_of(path, controller, file)
             for path in self._tree.children(above, controller)
         }
+
+    def _shares_of(self, path: str, controller: str, file: str) -> int:
+        known = self._limits.get(path)
+        if known is not None and known.shares is not None:
+            return known.shares  # exact: a weight is rounded
+        text = self._tree.read(path, controller, file)
+        return cgroupfiles.shares_in(text, unified=self._tree.unified)
 
     async def _refresh_forever(self) -> None:
         """Set what is above pods again each minute: others on the node can write there too."""

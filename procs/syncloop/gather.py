@@ -50,10 +50,17 @@ Route = Callable[[int], str]
 class Gatherer:
     """The facts of the node at any moment: looked up anew now and then, or if the runtime asks."""
 
-    def __init__(self, config: Effective, node: str, cache: RuntimeCache) -> None:
+    def __init__(
+        self,
+        config: Effective,
+        node: str,
+        cache: RuntimeCache,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self._config = config
         self._node = node
         self._cache = cache
+        self._clock = clock
         self._policy = read_policy(config)
         self._known: tuple[str, int, Site] | None = None
 
@@ -61,7 +68,7 @@ class Gatherer:
         """Return the facts of the node."""
         runtime = self._cache.runtime()
         driver = runtime.cgroup_driver if runtime is not None else ""
-        now = time.monotonic_ns()
+        now = self._clock()
         if self._known is None or self._known[0] != driver or now - self._known[1] > _REFRESH_NS:
             self._known = (driver, now, gather(self._config, self._node, runtime))
         return self._known[2]

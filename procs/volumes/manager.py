@@ -313,7 +313,7 @@ class Volumes:
             self._set_timer(pod)
             return
         pod.failures = {_TEARDOWN: failure} if failure is not None else {}
-        if not teardown.is_clean(pod.uid, self._layout) and not await self._take_down(pod, row):
+        if not await self._take_down(pod, row):
             return
         pod.failures.clear()
         self._delete(pod)
@@ -322,16 +322,21 @@ class Volumes:
             pod.dirty = True
 
     async def _take_down(self, pod: _Pod, row: PodRow | None) -> bool:
-        """Remove what there is; whether that worked. That it is to go is written down first."""
+        """Remove what there is; whether that worked."""
+        if teardown.is_clean(pod.uid, self._layout):
+            return True
         before = pod.row.version if pod.row is not None else 0
         version = row.version if row is not None else before
         names = teardown.names(pod.uid, self._layout)
-        failure = pod.failures.get(_TEARDOWN)
-        self._put(pod, self._telling(pod, version).unmounting(names, failure))
         began = time.perf_counter()
         try:
             with self._process.doing("unmounting volumes", pod=pod.uid):
-                await self._beside(lambda: teardown.take_down(pod.uid, self._layout))
+                if row is not None and teardown.is_quick(pod.uid, self._layout):
+                    teardown.take_down(pod.uid, self._layout)
+                else:  # that it is to go is written down first
+                    failure = pod.failures.get(_TEARDOWN)
+                    self._put(pod, self._telling(pod, version).unmounting(names, failure))
+                    await self._beside(lambda: teardown.take_down(pod.uid, self._layout))
         except VolumeError as err:
             self._failed_to_unmount(pod, str(err), version)
             return False

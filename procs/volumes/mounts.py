@@ -36,10 +36,9 @@ def _error(target: str) -> OSError:
 def is_point(path: str) -> bool:
     """Tell whether another file system begins at a path: all that volumes mount are their own."""
     try:
-        here = os.lstat(path)
-    except FileNotFoundError:
+        return os.lstat(path).st_dev != os.lstat(os.path.dirname(path)).st_dev
+    except OSError:
         return False
-    return here.st_dev != os.lstat(os.path.dirname(path)).st_dev
 
 
 def parse(text: str) -> list[str]:

@@ -11,12 +11,35 @@ from procs.volumes.layout import EMPTY_DIR, EPHEMERAL, Layout, escaped
 from procs.volumes.removal import remove_empty, remove_tree
 
 _OURS: Final = frozenset(map(escaped, EPHEMERAL))
+_FEW: Final = 64  # entries
+_SMALL: Final = 1 << 20  # bytes
 
 
 def is_clean(uid: str, layout: Layout) -> bool:
     """Tell whether nothing is left to be taken down."""
     parts = (layout.volumes(uid), layout.plugins(uid), layout.subpaths(uid))
     return not any(os.path.lexists(path) for path in parts)
+
+
+def is_quick(uid: str, layout: Layout) -> bool:
+    """Tell whether taking down is a matter of a few small files: nothing mounted, nothing large."""
+    try:
+        return _is_small(layout.pod(uid))
+    except OSError:
+        return False
+
+
+def _is_small(top: str) -> bool:
+    entries = size = 0
+    device = os.lstat(top).st_dev
+    for place, directories, files in os.walk(top):
+        entries += len(directories) + len(files)
+        if entries > _FEW:
+            return False
+        size += sum(os.lstat(f"{place}/{name}").st_size for name in files)
+        if os.lstat(place).st_dev != device or size > _SMALL:
+            return False
+    return True
 
 
 def names(uid: str, layout: Layout) -> list[str]:
@@ -115,5 +138,5 @@ def _unlink_empty(path: str) -> None:
 def _content(path: str) -> list[str]:
     try:
         return sorted(os.listdir(path))
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:  # what cannot be listed cannot be removed, and is named then
         return []

@@ -33,7 +33,7 @@ def on(make_node):
     caches = []
 
     def make(containerd: Containerd, without: str | None = None):
-        odd = {} if without is None else {"program": PROGRAM, "environ": {SWITCH: without}}
+        odd = {"program": PROGRAM, "environ": {SWITCH: without or ""}}
         node = make_node(config={"containerRuntimeEndpoint": containerd.endpoint}, **odd).start()
         caches.append(Cache(node))
         return node, caches[-1]

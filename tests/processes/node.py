@@ -101,7 +101,8 @@ class Node:
     def command(self) -> list[str]:
         """The command line."""
         files = [f"--config={self.config_path}", f"--run-dir={self.run_dir}"]
-        return [*self._program, *files, *self._arguments]
+        own = f"--root-dir={self.run_dir}-root"  # never the one of this machine
+        return [*self._program, *files, own, *self._arguments]
 
     # Life.
 

@@ -1,7 +1,7 @@
 """A kubelet on a runtime, and its pod status cache as another process sees it.
 
-Run as a program, it is a kubelet whose pleg does without what ``PLEG_WITHOUT`` names: ``exits``
-(pidfds), ``events`` (of the runtime), or both.
+Run as a program, it is a kubelet that changes nothing, and whose pleg does without what
+``PLEG_WITHOUT`` names: ``exits`` (pidfds), ``events`` (of the runtime), or both.
 """
 
 from __future__ import annotations
@@ -37,9 +37,16 @@ def frame(launch: Launch) -> int:
     """The frame of every process; pleg's has another entry."""
     from kubelet.process.frame import run
 
-    if launch.kind.name != "pleg":
+    entries = {"pleg": "main", "syncloop": "idle"}
+    entry = entries.get(launch.kind.name)
+    if entry is None:
         return run(launch)
-    return run(replace(launch, kind=replace(launch.kind, entry=f"{__package__}.pleg_node:main")))
+    return run(replace(launch, kind=replace(launch.kind, entry=f"{__package__}.pleg_node:{entry}")))
+
+
+async def idle(process: Process) -> None:
+    """Syncloop that lets everything be: the tests make pods that nobody wants."""
+    await process.stopping.wait()
 
 
 async def main(process: Process) -> None:

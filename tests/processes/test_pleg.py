@@ -46,7 +46,7 @@ def on(make_node):
 
     def make(endpoint, without=None, **config):
         config = {"containerRuntimeEndpoint": endpoint, **config}
-        odd = {} if without is None else {"program": PROGRAM, "environ": {SWITCH: without}}
+        odd = {"program": PROGRAM, "environ": {SWITCH: without or ""}}
         node = make_node(config=config, **odd).start()
         caches.append(Cache(node))
         return node, caches[-1]

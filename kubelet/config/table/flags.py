@@ -58,17 +58,36 @@ ALONE: Final = (
         "Node name, instead of the host name.",
         acted_on_by="config",
     ),
-    Flag("node-ip", STRING, "", "The node's address, or one of each family with a comma between."),
+    Flag(
+        "node-ip",
+        STRING,
+        "",
+        "The node's address, or one of each family with a comma between.",
+        acted_on_by="syncloop",
+    ),
     Flag("cert-dir", STRING, "/var/lib/kubelet/pki", "Directory of certificates."),
-    Flag("root-dir", STRING, "/var/lib/kubelet", "Directory of pods, volumes and plugins."),
+    Flag(
+        "root-dir",
+        STRING,
+        "/var/lib/kubelet",
+        "Directory of pods, volumes and plugins.",
+        acted_on_by="syncloop",
+    ),
     Flag("cloud-provider", STRING, "", 'Must be "external" or empty.'),
-    Flag("node-labels", LABELS, {}, "Labels that the node is created with: key=value,..."),
+    Flag(
+        "node-labels",
+        LABELS,
+        {},
+        "Labels that the node is created with: key=value,...",
+        acted_on_by="syncloop",
+    ),
     Flag(
         "seccomp-default",
         BOOL,
         False,
         "Use RuntimeDefault where a pod names no profile; also on if the file says so.",
         bare="true",
+        acted_on_by="syncloop",
     ),
     Flag("runtime-cgroups", STRING, "", "Cgroup that the container runtime runs in."),
     Flag(
@@ -76,12 +95,14 @@ ALONE: Final = (
         STRING,
         "",
         "Configuration of credential providers: a file, or a directory of them.",
+        acted_on_by="syncloop",
     ),
     Flag(
         "image-credential-provider-bin-dir",
         STRING,
         "",
         "Directory of credential provider programs.",
+        acted_on_by="syncloop",
     ),
     Flag("lock-file", STRING, "", "File to lock while running.", acted_on_by="supervisor"),
     Flag(
@@ -99,6 +120,7 @@ ALONE: Final = (
         "0s",
         "Time for which a dead container is kept at least.",
         deprecated=_GONE,
+        acted_on_by="syncloop",
     ),
     Flag(
         "maximum-dead-containers-per-container",
@@ -106,6 +128,7 @@ ALONE: Final = (
         1,
         "Dead instances kept of each container.",
         deprecated=_GONE,
+        acted_on_by="syncloop",
     ),
     Flag(
         "maximum-dead-containers",
@@ -113,6 +136,7 @@ ALONE: Final = (
         -1,
         "Dead containers kept in all; negative sets no limit.",
         deprecated=_GONE,
+        acted_on_by="syncloop",
     ),
     Flag(
         "experimental-mounter-path", STRING, "", "Mount program to use instead.", deprecated=_GONE

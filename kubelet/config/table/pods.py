@@ -62,6 +62,7 @@ RUNTIME: Final = (
         "",
         "Socket of the image service; empty means the runtime's own.",
         "image-service-endpoint",
+        acted_on_by="syncloop",
     ),
     Field(
         "runtimeRequestTimeout",
@@ -80,6 +81,7 @@ RUNTIME: Final = (
         check=checks.pod_logs_dir,
         zero_unset=True,
         relative=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "containerLogMaxSize",
@@ -88,6 +90,7 @@ RUNTIME: Final = (
         "Size at which a container's log is rotated; negative turns rotation off.",
         "container-log-max-size",
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "containerLogMaxFiles",
@@ -96,6 +99,7 @@ RUNTIME: Final = (
         "Log files kept for each container.",
         "container-log-max-files",
         checks.at_least(2),
+        acted_on_by="syncloop",
     ),
     Field(
         "containerLogMaxWorkers",
@@ -103,6 +107,7 @@ RUNTIME: Final = (
         1,
         "Logs rotated at the same time.",
         check=checks.at_least(1),
+        acted_on_by="syncloop",
     ),
     Field(
         "containerLogMonitorInterval",
@@ -110,6 +115,7 @@ RUNTIME: Final = (
         "10s",
         "How often log sizes are looked at.",
         check=checks.period("3s"),
+        acted_on_by="syncloop",
     ),
     Field("runOnce", BOOL, False, "Not supported any more.", "runonce", checks.only_false),
     Field(
@@ -118,14 +124,22 @@ RUNTIME: Final = (
         "5m0s",
         "Longest wait before a crashing container is started again.",
         check=checks.period("1s", "5m"),
+        acted_on_by="syncloop",
     ),
-    Field("seccompDefault", BOOL, False, "Use RuntimeDefault where a pod names no profile."),
+    Field(
+        "seccompDefault",
+        BOOL,
+        False,
+        "Use RuntimeDefault where a pod names no profile.",
+        acted_on_by="syncloop",
+    ),
     Field(
         "userNamespaces.idsPerPod",
         INTEGER64,
         65536,
         "User and group ids that a pod with its own user namespace gets.",
         check=_ids_per_pod,
+        acted_on_by="syncloop",
     ),
     Field(
         "allowedUnsafeSysctls",
@@ -133,8 +147,15 @@ RUNTIME: Final = (
         [],
         "Sysctls beyond the safe ones that pods may set; a name, or a prefix with *.",
         "allowed-unsafe-sysctls",
+        acted_on_by="syncloop",
     ),
-    Field("defaultPodSysctls", _STRINGS, {}, "Sysctls that every pod gets unless it sets them."),
+    Field(
+        "defaultPodSysctls",
+        _STRINGS,
+        {},
+        "Sysctls that every pod gets unless it sets them.",
+        acted_on_by="syncloop",
+    ),
 )
 
 IMAGES: Final = (
@@ -145,6 +166,7 @@ IMAGES: Final = (
         "Image pulls a second; 0 sets no limit.",
         "registry-qps",
         _NOT_NEGATIVE,
+        acted_on_by="syncloop",
     ),
     Field(
         "registryBurst",
@@ -154,6 +176,7 @@ IMAGES: Final = (
         "registry-burst",
         _NOT_NEGATIVE,
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "imagePullCredentialsVerificationPolicy",
@@ -166,12 +189,14 @@ IMAGES: Final = (
         "NeverVerifyPreloadedImages",
         "When a pod must prove that it may use an image that is already here.",
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "preloadedImagesVerificationAllowlist",
         list_of(STRING),
         [],
         "Images that need no proof: names without tag or digest, or host/path/*.",
+        acted_on_by="syncloop",
     ),
     Field(
         "serializeImagePulls",
@@ -179,6 +204,7 @@ IMAGES: Final = (
         True,
         "Pull one image at a time; off by itself when maxParallelImagePulls is 2 or more.",
         "serialize-image-pulls",
+        acted_on_by="syncloop",
     ),
     Field(
         "maxParallelImagePulls",
@@ -186,6 +212,7 @@ IMAGES: Final = (
         None,
         "Images pulled at the same time; unset means no limit of its own.",
         check=checks.at_least(1),
+        acted_on_by="syncloop",
     ),
     Field(
         "imageMinimumGCAge",
@@ -263,8 +290,22 @@ VOLUMES: Final = (
 )
 
 NETWORK: Final = (
-    Field("clusterDomain", STRING, "", "DNS domain of the cluster.", "cluster-domain"),
-    Field("clusterDNS", list_of(STRING), [], "IP addresses of the cluster's DNS.", "cluster-dns"),
+    Field(
+        "clusterDomain",
+        STRING,
+        "",
+        "DNS domain of the cluster.",
+        "cluster-domain",
+        acted_on_by="syncloop",
+    ),
+    Field(
+        "clusterDNS",
+        list_of(STRING),
+        [],
+        "IP addresses of the cluster's DNS.",
+        "cluster-dns",
+        acted_on_by="syncloop",
+    ),
     Field(
         "resolvConf",
         STRING,
@@ -272,6 +313,7 @@ NETWORK: Final = (
         "Resolver file on which pods' own ones are based.",
         "resolv-conf",
         relative=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "hairpinMode",

@@ -45,8 +45,16 @@ CGROUPS: Final = (
         "",
         "Cgroup under which pods run; empty means / when cgroupsPerQOS is on.",
         "cgroup-root",
+        acted_on_by="syncloop",
     ),
-    Field("cgroupsPerQOS", BOOL, True, "Keep a tree of cgroups by QoS class.", "cgroups-per-qos"),
+    Field(
+        "cgroupsPerQOS",
+        BOOL,
+        True,
+        "Keep a tree of cgroups by QoS class.",
+        "cgroups-per-qos",
+        acted_on_by="syncloop",
+    ),
     Field(
         "cgroupDriver",
         one_of("cgroupfs", "systemd"),
@@ -61,6 +69,7 @@ CGROUPS: Final = (
         None,
         "Kill one process of a container that runs out of memory, not all of them; "
         "unset means true on cgroup v1 and false on v2.",
+        acted_on_by="syncloop",
     ),
     Field(
         "qosReserved",
@@ -75,6 +84,7 @@ CGROUPS: Final = (
         {},
         "Resources kept for the system: cpu, memory, ephemeral-storage, pid.",
         "system-reserved",
+        acted_on_by="syncloop",
     ),
     Field(
         "kubeReserved",
@@ -82,8 +92,16 @@ CGROUPS: Final = (
         {},
         "Resources kept for Kubernetes' own parts: cpu, memory, ephemeral-storage, pid.",
         "kube-reserved",
+        acted_on_by="syncloop",
     ),
-    Field("reservedSystemCPUs", STRING, "", "CPUs kept for the system: 0-1,4.", "reserved-cpus"),
+    Field(
+        "reservedSystemCPUs",
+        STRING,
+        "",
+        "CPUs kept for the system: 0-1,4.",
+        "reserved-cpus",
+        acted_on_by="syncloop",
+    ),
     Field(
         "systemReservedCgroup",
         STRING,
@@ -125,6 +143,7 @@ LIMITS: Final = (
         "max-pods",
         _NOT_NEGATIVE,
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "podsPerCore",
@@ -133,6 +152,7 @@ LIMITS: Final = (
         "Pods that may run for each core; 0 sets no limit.",
         "pods-per-core",
         _NOT_NEGATIVE,
+        acted_on_by="syncloop",
     ),
     Field(
         "podPidsLimit",
@@ -140,8 +160,11 @@ LIMITS: Final = (
         -1,
         "Processes that one pod may have; negative means the node's own limit.",
         "pod-max-pids",
+        acted_on_by="syncloop",
     ),
-    Field("cpuCFSQuota", BOOL, True, "Enforce CPU limits.", "cpu-cfs-quota"),
+    Field(
+        "cpuCFSQuota", BOOL, True, "Enforce CPU limits.", "cpu-cfs-quota", acted_on_by="syncloop"
+    ),
     Field(
         "cpuCFSQuotaPeriod",
         DURATION,
@@ -149,12 +172,14 @@ LIMITS: Final = (
         "Period over which a CPU limit is enforced.",
         "cpu-cfs-quota-period",
         checks.period("1ms", "1s"),
+        acted_on_by="syncloop",
     ),
     Field(
         "memorySwap.swapBehavior",
         one_of("", "NoSwap", "LimitedSwap"),
         "",
         "Whether pods may use swap; empty means NoSwap.",
+        acted_on_by="syncloop",
     ),
     Field(
         "memoryThrottlingFactor",
@@ -162,6 +187,7 @@ LIMITS: Final = (
         None,
         "Share of a memory limit at which the kernel begins to throttle.",
         check=checks.above(0, 1),
+        acted_on_by="syncloop",
     ),
     Field(
         "memoryReservationPolicy",
@@ -169,6 +195,7 @@ LIMITS: Final = (
         "None",
         "Whether memory requests are protected from reclaim.",
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "kernelMemcgNotification",

@@ -43,14 +43,23 @@ SERVING: Final = (
         "Directory of static pod manifests, or one manifest file.",
         "pod-manifest-path",
         relative=True,
+        acted_on_by="syncloop",
     ),
-    Field("staticPodURL", STRING, "", "URL to fetch static pods from.", "manifest-url"),
+    Field(
+        "staticPodURL",
+        STRING,
+        "",
+        "URL to fetch static pods from.",
+        "manifest-url",
+        acted_on_by="syncloop",
+    ),
     Field(
         "staticPodURLHeader",
         HEADERS,
         {},
         "Headers to send with requests to staticPodURL; the values are never shown.",
         "manifest-url-header",
+        acted_on_by="syncloop",
     ),
     Field(
         "syncFrequency",
@@ -60,6 +69,7 @@ SERVING: Final = (
         "sync-frequency",
         checks.positive_period,
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "fileCheckFrequency",
@@ -68,6 +78,7 @@ SERVING: Final = (
         "How often staticPodPath is read again.",
         "file-check-frequency",
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field(
         "httpCheckFrequency",
@@ -76,6 +87,7 @@ SERVING: Final = (
         "How often staticPodURL is fetched again.",
         "http-check-frequency",
         zero_unset=True,
+        acted_on_by="syncloop",
     ),
     Field("address", IP, _EVERYWHERE, "Address to serve on.", "address", zero_unset=True),
     Field(

@@ -108,7 +108,8 @@ def write_hosts(
     """Write a pod's hosts file where it differs (P-175), and return its path."""
     node_file = _read_hosts(node_hosts) if pod.spec.host_network else ""
     path = hosts_path(pod.uid, site)
-    _overwrite(path, hosts_content(pod, pod_ips, site, node_file).encode())
+    content = hosts_content(pod, pod_ips, site, node_file)
+    _overwrite(path, content.encode(errors="surrogateescape"))
     return path
 
 

@@ -17,14 +17,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kubelet import logging as klog
 from kubelet.api.pod import Pod
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods.runtime import Handler
 from procs.syncloop.configs.errors import SANDBOX, ConfigError
 from procs.syncloop.site import Site
-
-log = klog.get_logger(__name__)
 
 FILE: Final = "userns"
 _USER: Final = "kubelet"

@@ -73,8 +73,12 @@ def _keep(view: View, container: Container) -> Judgement:
     """Judge one that is through: a sidecar is to run on, of another nothing is to run."""
     if restart.is_sidecar(container):
         return judge(view, container, init_terms(view, container))
-    kill = stale_kills(view, container.name, restarts=False)
-    return Judgement(Outcome.ENDED, kill=kill)
+    return _not_now(view, container)
+
+
+def _not_now(view: View, container: Container) -> Judgement:
+    """Judge one that is not to run now: what runs of it elsewhere is killed all the same."""
+    return Judgement(Outcome.ENDED, kill=stale_kills(view, container.name, restarts=False))
 
 
 def _failed(container: Container, judged: Judgement) -> bool:
@@ -93,6 +97,8 @@ def _is_through(view: View, container: Container, judged: Judgement) -> bool:
 
 
 def _sum(view: View, judged: list[Judgement], *, initialised: bool) -> Inits:
+    later = view.pod.spec.init_containers[len(judged) :]
+    judged = [*judged, *(_not_now(view, c) for c in later)]
     removed = dict.fromkeys(id_ for j in judged for id_ in j.remove)
     removed |= dict.fromkeys(prunable(view))
     return Inits(

@@ -91,8 +91,8 @@ def judge_ephemeral(view: View, container: Container) -> Judgement:
     if all(view.never_ran(c) for c in found):
         terms = Terms(StartKind.EPHEMERAL, lambda _: False, killed=False)
         return _start(view, container, terms, found[0] if found else None)
-    old = [c for c in found if c.state in LIVE and not view.is_here(c)]
-    kill = tuple(_kill_old(c, restarts=False) for c in old)
+    kills = stale_kills(view, container.name, restarts=False)
+    kill = tuple(k for k in kills if k.reason is not KillReason.UNKNOWN)  # nothing replaces it
     return Judgement(Outcome.ENDED, found[0], kill, _leftovers(view, container.name))
 
 

@@ -39,9 +39,9 @@ def plan_new(view: View, why: str) -> Plan:
     if _undecided(view):
         cause = f"{why}, and what runs must have ended to know whether it is started again"
         return Plan(kill_pod=True, sandbox_id=newest.id if newest else "", cause=cause)
-    to_start = [c for c in view.pod.spec.containers if _starts(view, c)]
+    worth_it = any(_starts(view, c) for c in view.pod.spec.containers)
     failed = _failed_init(view)
-    if failed or not to_start:
+    if failed or not worth_it:
         left = f"init container {failed} has failed" if failed else "no container is left to start"
         return Plan(
             kill_pod=view.alive,
@@ -54,7 +54,7 @@ def plan_new(view: View, why: str) -> Plan:
         new_sandbox=True,
         sandbox_attempt=max((s.attempt + 1 for s in view.record.sandboxes), default=0),
         remove=_removed(view),
-        start=_first_starts(view, to_start),
+        start=_first_starts(view),
         cause=why,
     )
 
@@ -71,7 +71,7 @@ def _undecided(view: View) -> bool:
 
 
 def _starts(view: View, container: Container) -> bool:
-    """Tell whether a regular container is to run in a new sandbox."""
+    """Tell whether a regular container is worth a new sandbox."""
     last = _last_that_ran(view, container.name)
     if last is None:
         own = restart.policy(view.pod, container)
@@ -102,11 +102,15 @@ def _removed(view: View) -> tuple[str, ...]:
     return tuple(c.id for c in view.record.containers if c.name in inits or view.never_ran(c))
 
 
-def _first_starts(view: View, regular: list[Container]) -> tuple[Start, ...]:
-    """Return what can be started in a sandbox that is new."""
+def _first_starts(view: View) -> tuple[Start, ...]:
+    """Return what can be started in a sandbox that is new, with all that never ran before."""
     ephemeral = (judge_ephemeral(view, c) for c in view.pod.spec.ephemeral_containers)
     starts = [j.start for j in ephemeral if j.outcome is Outcome.START and j.start is not None]
     first_init = view.pod.spec.init_containers[:1]
     kind = StartKind.INIT if first_init else StartKind.REGULAR
-    starts += [Start(kind, c.name, view.attempt(c.name)) for c in first_init or regular]
+    starts += [
+        Start(kind, c.name, view.attempt(c.name))
+        for c in first_init or view.pod.spec.containers
+        if first_init or _last_that_ran(view, c.name) is None or _starts(view, c)
+    ]
     return tuple(starts)

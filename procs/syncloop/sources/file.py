@@ -74,6 +74,7 @@ class FileSource:
         watcher = Watcher(self._wake.set)
         try:
             rescan = True
+            asyncio.get_running_loop().call_soon(manifest.warm_up)
             while True:
                 self._wake.clear()
                 with self._process.doing("read manifests"):

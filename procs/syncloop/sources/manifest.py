@@ -25,6 +25,7 @@ from procs.syncloop.sources.identity import static_uid, uid_problem
 DEFAULT_NAMESPACE: Final = "default"
 # A pod from a file is not evicted for what was tainted later.
 _STAYS: Final = Toleration(operator="Exists", effect="NoExecute")
+_SAMPLE: Final = b"{apiVersion: v1, kind: Pod, spec: {containers: [{name: c, image: i}]}}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ def from_file(data: bytes, path: str, node: str) -> Parsed:
         return Parsed(path, problems=(str(err),))
     parsed = static_pod(found.value, Place(FILE, path, node), path)
     return replace(parsed, warnings=(*found.warnings, *parsed.warnings))
+
+
+def warm_up() -> None:
+    """Have everything at hand that reading a manifest needs: the first one is not kept waiting."""
+    from_file(_SAMPLE, "", "node")
 
 
 def from_body(data: bytes, url: str, node: str, shown_url: str) -> tuple[Parsed, ...]:

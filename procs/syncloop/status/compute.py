@@ -47,7 +47,7 @@ def compute(pod: Pod, record: PodRecord | None, context: Context) -> PodStatus:
     started = started or times.to_text(context.now_ns)
     empty = record is None or record.gone
     if context.refusal is not None and empty and not containers.has_run(before):
-        return normalised(pod, _refused(pod, started, *context.refusal))
+        return normalised(pod, _refused(pod, started, _settled(pod, FAILED, context)))
     found = containers.statuses(pod, record, context)
     over = context.stopped and not containers.any_runs(record)
     if over:
@@ -101,12 +101,12 @@ def _kept(pod: Pod, phase: str, before: PodStatus) -> _Phase:
     return _Phase(phase, reason, message)
 
 
-def _refused(pod: Pod, started: str, reason: str, message: str) -> PodStatus:
+def _refused(pod: Pod, started: str, outcome: _Phase) -> PodStatus:
     """Return the status of a pod that was not let in: nothing of it was ever here."""
     return PodStatus(
-        phase=FAILED,
-        reason=reason,
-        message=REJECTED + message,
+        phase=outcome.phase,
+        reason=outcome.reason,
+        message=outcome.message,
         conditions=foreign_conditions(pod),
         start_time=started,
         qos_class=qos_class(pod),

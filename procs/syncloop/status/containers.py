@@ -147,9 +147,14 @@ def any_runs(record: PodRecord | None) -> bool:
 
 
 def has_run(status: PodStatus) -> bool:
-    """Whether a container of the pod was ever there."""
+    """Whether a container of the pod ever ran, as far as its status knows."""
     of_all = (*status.init_container_statuses, *status.container_statuses)
-    return any(c.container_id for c in (*of_all, *status.ephemeral_container_statuses))
+    states = (
+        state
+        for one in (*of_all, *status.ephemeral_container_statuses)
+        for state in (one.state, one.last_state)
+    )
+    return any(state is not None and state.waiting is None for state in states)
 
 
 def _scene(pod: Pod, record: PodRecord | None, context: Context) -> _Scene:
@@ -268,18 +273,8 @@ def _last(scene: _Scene, case: _Case, id_: str) -> ContainerState | None:
 
 def _missing(scene: _Scene, case: _Case) -> ContainerStatus:
     """Return the status of a container of which the runtime has nothing."""
-    before = case.previous
-    status = ContainerStatus(
-        name=case.container.name,
-        image=case.container.image,
-        restart_count=0,
-        state=scene.waiting,
-        volume_mounts=_mounts(case.container, scene.context),
-    )
+    before, status = case.previous, _absent(scene, case)
     if before is not None and before.state is not None:
-        status = replace(
-            status, restart_count=before.restart_count or 0, last_state=before.last_state
-        )
         if scene.context.restarting_all:
             status = _restarting(status, before.state)
         elif before.state.terminated is not None:
@@ -291,6 +286,19 @@ def _missing(scene: _Scene, case: _Case) -> ContainerStatus:
         # The regular containers could not be there if this one had not done its work (P-107).
         return replace(status, state=_invented(COMPLETED, INITIALISED_MESSAGE, 0))
     return status
+
+
+def _absent(scene: _Scene, case: _Case) -> ContainerStatus:
+    """Return the status of a container that is not there: it waits, and has its past."""
+    before = case.previous
+    return ContainerStatus(
+        name=case.container.name,
+        image=case.container.image,
+        restart_count=(before.restart_count or 0) if before is not None else 0,
+        state=scene.waiting,
+        last_state=before.last_state if before is not None else None,
+        volume_mounts=_mounts(case.container, scene.context),
+    )
 
 
 def _vanished(scene: _Scene, status: ContainerStatus) -> ContainerStatus:
@@ -320,6 +328,8 @@ def _with_reason(scene: _Scene, case: _Case, status: ContainerStatus) -> Contain
         return status
     ended = status.state is not None and status.state.terminated is not None
     last = status.state if ended else status.last_state
+    if not case.records:
+        status = replace(_absent(scene, case), restart_count=status.restart_count)
     return replace(status, state=_waiting(*told), last_state=last)
 
 

@@ -30,7 +30,7 @@ def changed(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]
     for path, value in changes.items():
         *steps, last = [int(s) if s.isdigit() else s for s in _STEP.findall(path)]
         place: Any = result
-        for step, following in zip(steps, [*steps[1:], last], strict=True):
+        for step, following in zip(steps, [*steps, last][1:], strict=True):
             empty: Any = [] if isinstance(following, int) else {}
             if isinstance(step, int) and step == len(place):
                 place.append(empty)

@@ -111,12 +111,12 @@ def test_masking(files):
 
 def test_unimplemented(files):
     """Nothing is silently ignored: what nobody acts on is listed, with who set it."""
-    loaded = files.load("maxPods: 5\nhealthzPort: 1\n", "--node-ip=10.0.0.1").config
+    loaded = files.load("readOnlyPort: 5\nhealthzPort: 1\n", "--cloud-provider=external").config
     path = f"{files.root}/kubelet.yaml"
     assert loaded.unimplemented(only_set=True) == [
-        Unimplemented("maxPods", 5, f"file {path}"),
+        Unimplemented("readOnlyPort", 5, f"file {path}"),
+        Unimplemented("--cloud-provider", "external", "flag --cloud-provider"),
         Unimplemented("--kubeconfig", "/k", "flag --kubeconfig"),
-        Unimplemented("--node-ip", "10.0.0.1", "flag --node-ip"),
     ]
     everything = {item.name for item in loaded.unimplemented(only_set=False)}
     fields = {row.path for row in FIELDS if row.acted_on_by is None}

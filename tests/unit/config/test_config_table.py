@@ -195,6 +195,48 @@ FLAG_FACTS = {
     "heartbeat-interval": "500ms",
     "unprivileged-user": "kubelet",
 }
+BY_SYNCLOOP = """
+allowedUnsafeSysctls
+cgroupRoot
+cgroupsPerQOS
+clusterDNS
+clusterDomain
+containerLogMaxFiles
+containerLogMaxSize
+containerLogMaxWorkers
+containerLogMonitorInterval
+cpuCFSQuota
+cpuCFSQuotaPeriod
+crashLoopBackOff.maxContainerRestartPeriod
+defaultPodSysctls
+fileCheckFrequency
+httpCheckFrequency
+imagePullCredentialsVerificationPolicy
+imageServiceEndpoint
+kubeReserved
+maxParallelImagePulls
+maxPods
+memoryReservationPolicy
+memorySwap.swapBehavior
+memoryThrottlingFactor
+podLogsDir
+podPidsLimit
+podsPerCore
+preloadedImagesVerificationAllowlist
+registryBurst
+registryPullQPS
+reservedSystemCPUs
+resolvConf
+seccompDefault
+serializeImagePulls
+singleProcessOOMKill
+staticPodPath
+staticPodURL
+staticPodURLHeader
+syncFrequency
+systemReserved
+userNamespaces.idsPerPod
+"""
 ACTED_ON = {
     "containerRuntimeEndpoint": "pleg",
     "runtimeRequestTimeout": "pleg",
@@ -206,7 +248,7 @@ ACTED_ON = {
     "failSwapOn": "startup",
     "failCgroupV1": "startup",
     "protectKernelDefaults": "startup",
-}
+} | dict.fromkeys(BY_SYNCLOOP.split(), "syncloop")
 
 
 def _value(path, text):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, replace
 
 import pytest
-from config_pods import context, pod, resources, site
 
 from kubelet.api.container import ResourceFieldSelector
 from kubelet.pods.rows import VolumeRow
@@ -15,6 +15,7 @@ from procs.syncloop.configs.errors import CONTAINER, ConfigError
 from procs.syncloop.configs.expand import expand, missing
 from procs.syncloop.configs.lookup import ConfigMap, Nothing, Secret, Service, ServicePort
 from procs.syncloop.configs.policy import Policy
+from tests.unit.configs.config_pods import context, pod, resources, site
 
 
 @dataclass
@@ -128,9 +129,8 @@ def optional(document):
 
 
 @pytest.mark.parametrize(("container", "kind"), REFERENCES)
-def test_missing_optional_object(container, kind):
+def test_missing_optional_object(container, kind):  # noqa: ARG001 - the table's other column
     """P-170: what is optional and not there is passed over."""
-    assert kind
     assert env_of(optional(container)) == {}
 
 
@@ -383,8 +383,6 @@ def test_file_key(volume):
 )
 def test_bad_file_key(volume, container, message):
     """P-174: what cannot be read says why, and a link never leads out of the volume."""
-    import os
-
     (volume.parent / "secret").write_text("K='secret'\n")
     (volume / "env").write_text("K='1'\n")
     (volume / "bad").write_text("K=1\n")

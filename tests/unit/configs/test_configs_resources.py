@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from config_pods import pod, resources, site
 
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods import cgroups, priority, qos
@@ -11,6 +10,7 @@ from kubelet.pods.cgroups import MemoryQos
 from kubelet.pods.resources import hugepages, page_size, parse, pod_limits, pod_requests
 from procs.syncloop.configs import linux
 from procs.syncloop.configs.policy import Policy
+from tests.unit.configs.config_pods import pod, raw, resources, site
 
 BOTH = {"cpu": "1", "memory": "1Gi"}
 GI = 1 << 30
@@ -104,10 +104,9 @@ def test_overhead_raises_only_limits_that_are_there():
         ),
         (
             "BestEffort",
-            "/my-root",
+            "/r-x",
             "systemd",
-            "/my_root.slice/my_root-kubepods.slice/my_root-kubepods-besteffort.slice/"
-            "my_root-kubepods-besteffort-podu_1.slice",
+            "/r_x.slice/r_x-kubepods.slice/r_x-kubepods-besteffort.slice/r_x-kubepods-besteffort-podu_1.slice",
         ),
     ],
 )
@@ -283,7 +282,8 @@ def test_critical(found, critical):
 
 def test_container_resources_v1():
     """P-192, P-193, P-200: shares of the limit where nothing is asked for; no swap on v1."""
-    found = pod(container=resources({}, {"cpu": "1500m", "memory": "64Mi"}))
+    limits = {"resources": {"limits": {"cpu": "1500m", "memory": "64Mi"}}}
+    found = raw({"spec": {"containers": [limits]}, "status": {"qosClass": "Guaranteed"}})
     made = linux.container_resources(found, found.spec.containers[0], site())
     assert made == pb.LinuxContainerResources(
         cpu_shares=1536,
@@ -291,7 +291,7 @@ def test_container_resources_v1():
         cpu_quota=150_000,
         memory_limit_in_bytes=64 << 20,
         memory_swap_limit_in_bytes=64 << 20,
-        oom_score_adj=996,
+        oom_score_adj=-997,
     )
     assert (
         linux.container_resources(

@@ -107,7 +107,7 @@ def pod(name: str = "web", namespace: str = "default", uid: str = "", **fields: 
             "name": name,
             "namespace": namespace,
             "uid": uid,
-            "creationTimestamp": text_ago(300),
+            "creationTimestamp": text_ago(1215),
             **fields.pop("metadata", {}),
         },
         "spec": {**spec, **fields.pop("spec", {})},

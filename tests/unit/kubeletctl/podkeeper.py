@@ -33,7 +33,7 @@ class Keeper:
         document = json.loads(request.document)
         if document.get("kind") != "Pod" or not document.get("spec", {}).get("containers"):
             raise HandlerError(
-                "spec.containers: Required value\nspec.x: Invalid value: 1", ErrorKind.BAD_REQUEST
+                "spec.containers: Required value; spec.x: Invalid value: 1", ErrorKind.BAD_REQUEST
             )
         name = document["metadata"]["name"]
         namespace = document["metadata"].get("namespace", "default")

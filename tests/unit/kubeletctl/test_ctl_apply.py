@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from kubeletctl.asking import reasons
 from tests.unit.kubeletctl.harness import ENVIRONMENT, Tree
 
 GOOD = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c}]}\n"
@@ -119,9 +120,24 @@ def test_delete_does_not_wait_for_ever(pod_tree: Tree, tmp_path: Path):
 
 def test_refusal_to_delete_is_told(pod_tree: Tree):
     """A static pod is not deleted; the process's own words say why."""
-    done = pod_tree.run("delete", "pod", "static")
+    done = pod_tree.run("delete", "pod", "static-node-1")
     assert done.code == 1
     assert done.err == "kubeletctl: pod static-node-1: pod static-node-1 is of source file\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "parts"),
+    [
+        ("", [""]),
+        ("busy", ["busy"]),
+        ("spec.a: x; spec.b[0]: y; z", ["spec.a: x", "spec.b[0]: y; z"]),
+        ("kind: x; apiVersion: y; metadata: z", ["kind: x", "apiVersion: y", "metadata: z"]),
+        ("first\nsecond; specially", ["first", "second; specially"]),
+    ],
+)
+def test_objections_are_parted_at_fields(said: str, parts: list[str]):
+    """Each reason is a line of its own; what only looks like a separator is not one."""
+    assert reasons(said) == parts
 
 
 @pytest.mark.parametrize(

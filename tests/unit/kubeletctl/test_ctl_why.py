@@ -22,17 +22,20 @@ from kubelet.pods.rows import (
 from kubeletctl.pods import PodView
 from kubeletctl.state import Quarantined
 from kubeletctl.why import Facts, explain
-from tests.unit.kubeletctl.podfiles import SECOND, ago, container, pod, status, text_ago
+from tests.unit.kubeletctl.podfiles import SECOND, container, pod, status, text_ago
 
+NOW = time.time_ns()
 CRASH = "back-off 40s restarting failed container=main pod=web"
+
+
+def ago(seconds: float) -> int:
+    return NOW - int(seconds * SECOND)
 
 
 def facts(row: PodRow, found: dict[str, Any], work: WorkRow | None = None, **more: Any) -> Facts:
     document = json.loads(row.document) if row.document else {}
     seen = PodView(row.uid, row.to_wire(), document, found, {})
-    return Facts(
-        row, work or WorkRow(row.uid), document, found, seen.summary, time.time_ns(), **more
-    )
+    return Facts(row, work or WorkRow(row.uid), document, found, seen.summary, NOW, **more)
 
 
 def waiting(**work: Any) -> WorkRow:
@@ -51,7 +54,7 @@ CASES = [
         [
             "Pod default/web from source file is Running and ready (1 of 1 container ready)",
             ": nothing is waited for. It is ready since ",
-            "and this node began to start it at ",
+            ", and this node began to start it at ",
             "No container was restarted.",
         ],
         ["warning", "waits"],
@@ -242,7 +245,7 @@ CASES = [
             status(ready=False),
             runtime="containerd does not answer",
             kubelet="syncloop is backoff",
-            quarantined=Quarantined("uid-web", "syncloop", 3, time.time() - 600),
+            quarantined=Quarantined("uid-web", "syncloop", 3, NOW / 1e9 - 600),
         ),
         [
             "It is left alone since 10m0",

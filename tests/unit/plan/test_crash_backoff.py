@@ -67,7 +67,7 @@ def test_an_end_at_an_unknown_moment_counts_from_the_last_start():
 
 
 @given(
-    delay=st.integers(0, MAX_NS),
+    delay=st.integers(10 * SECOND, MAX_NS),
     last=st.integers(0, 10 * RESET_NS),
     finished=st.integers(0, 10 * RESET_NS),
     now=st.integers(0, 10 * RESET_NS),
@@ -76,9 +76,7 @@ def test_no_clock_makes_a_wait_longer_than_the_delay(delay, last, finished, now)
     """Nor negative, however it was set; and the next delay stays within its limits."""
     entry = Backoff(delay, last)
     assert 0 <= backoff.in_backoff(entry, finished, now) <= delay
-    assert 10 * SECOND <= backoff.next_delay(entry, now, event_ns=finished).delay_ns <= MAX_NS or (
-        delay < 5 * SECOND
-    )
+    assert 10 * SECOND <= backoff.next_delay(entry, now, event_ns=finished).delay_ns <= MAX_NS
 
 
 def test_an_image_waits_from_the_failed_try_and_repeats_its_error():
@@ -135,5 +133,5 @@ def test_entries_without_a_meaning_are_forgotten():
 )
 def test_limits_come_from_the_configuration(arguments, expected):
     """P-90."""
-    limits = backoff.crash_limits(load(arguments).effective)
+    limits = backoff.crash_limits(load(arguments).config)
     assert (limits.base_ns // SECOND, limits.max_ns // SECOND) == expected

@@ -61,7 +61,10 @@ def box(id_="s", *, ready=True, ips=("10.0.0.2",), **fields):
     return SandboxRecord(id_, state=state, ips=ips, **fields)
 
 
-def held(*containers, boxes=(box(),)):
+ONE_BOX = (box(),)
+
+
+def held(*containers, boxes=ONE_BOX):
     """Return all that the runtime holds, newest first."""
     newest = sorted(containers, key=lambda c: -c.created_at_ns)
     return PodRecord("u", "web", "shop", sandboxes=tuple(boxes), containers=tuple(newest))

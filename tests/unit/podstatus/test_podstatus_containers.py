@@ -72,7 +72,7 @@ def test_p130_a_running_container():
 
 
 def test_the_name_of_the_runtime_stands_before_ids():
-    """CRI-O's containers are cri-o://…"""
+    """The ids of CRI-O are told from those of containerd."""
     status = one(make_pod(), ran("app"), runtime_name="cri-o")
     assert status["containerID"] == "cri-o://app-0"
 
@@ -350,10 +350,11 @@ READY_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("startup", "readiness", "view", "hook", "started", "ready"), READY_CASES)
+@pytest.mark.parametrize("case", READY_CASES)
 @pytest.mark.parametrize("sidecar", [False, True])
-def test_b18_started_and_ready(startup, readiness, view, hook, started, ready, sidecar):
+def test_b18_started_and_ready(case, sidecar):
     """B-18: started without a startup probe or after its success; ready only when started."""
+    startup, readiness, view, hook, started, ready = case
     container = {"name": "c"}
     if startup:
         container["startupProbe"] = PROBE

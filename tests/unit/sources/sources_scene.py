@@ -144,3 +144,8 @@ def place(path, document):
     half = path.parent / f".{path.name}.new"
     half.write_bytes(data)
     os.replace(half, path)
+
+
+def writing(path):
+    """Open a file for writing, without a buffer."""
+    return open(path, "wb", buffering=0)

@@ -18,6 +18,7 @@ from kubelet.pods.rows import MOUNTS, PODS, MountsRow, PodRow, WorkerState, docu
 from kubelet.process.tables import Tables
 from procs.eviction.capacity import Capacity
 from procs.volumes.kinds import Settings
+from shm.codec import pack
 from shm.table import Writer
 from shm.tables import BY_NAME
 
@@ -57,6 +58,23 @@ def unmount_below(path):
     for point in sorted(points, reverse=True):
         if point.startswith(str(path) + "/"):
             libc.umount2(point.encode(), 2)  # MNT_DETACH
+
+
+def touch(path):
+    """Make an empty file."""
+    with open(path, "w", encoding="ascii"):
+        pass
+
+
+def there(path):
+    """Tell whether there is something at a path."""
+    return os.path.lexists(path)
+
+
+def content(path):
+    """What a file holds."""
+    with open(path, encoding="ascii") as file:
+        return file.read()
 
 
 class Row:
@@ -126,8 +144,6 @@ class Standing:
             callback(Hint(PODS, key, 0))
 
     def pod(self, wanted, state=WorkerState.SYNC, version=1, **more):
-        from shm.codec import pack
-
         document = document_of(wanted)
         row = PodRow(wanted.uid, wanted.name, wanted.namespace, "file", state, version, document)
         self.syncloop.put(wanted.uid, pack({**row.to_wire(), **more}))
