@@ -39,6 +39,10 @@ BARS = {
     "reads of 4 KiB per second": Bar(100_000, at_least=True),
     "pleg at rest, 500 pods, millicores": Bar(50),
     "full look, 2500 pods, ms p50": Bar(300),
+    "manifest written to process running, x floor": Bar(1.5),
+    "crash to new process, x floor": Bar(1.6),
+    "manifest removed to all gone, x floor": Bar(2.5),
+    "30 pods at once, all running, x floor": Bar(1.3),
 }
 # Imported when their turn comes: what this process has loaded it shares with the tree, and makes
 # that look smaller than it is.
@@ -47,6 +51,7 @@ SECTIONS = (
     ("Shared memory", "bench.shm_bench"),
     ("Channels, microseconds", "bench.channel_bench"),
     ("PLEG", "bench.pleg_bench"),
+    ("Pods", "bench.pods_bench"),
 )
 
 

@@ -17,6 +17,7 @@ from kubeletctl.fields import obj, objs, text
 from kubeletctl.output import Format, emit
 from kubeletctl.pods import PodView
 from kubeletctl.screen import Cell, Column, table
+from kubeletctl.words import plain
 
 OWN_OUTPUT = True
 RESOURCES = ("pods", "pod", "po")
@@ -64,7 +65,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
         single = len(names) == 1
         emit(pods.api_object(shown[0]) if single else pods.api_list(shown), Format(form))
     elif form == "name":
-        print("".join(f"pod/{one.name}\n" for one in shown), end="")
+        print("".join(f"pod/{plain(one.name)}\n" for one in shown), end="")
     elif shown:
         _print_table(shown, context, wide=form == "wide", namespaces=options.all_namespaces)
     else:
@@ -90,7 +91,7 @@ def _of_namespace(known: list[PodView], options: argparse.Namespace) -> list[Pod
 def _nothing(known: list[PodView], options: argparse.Namespace) -> str:
     if options.all_namespaces:
         return "no pods"
-    others = sorted({one.namespace for one in known if not one.gone})
+    others = sorted({plain(one.namespace) for one in known if not one.gone})
     hint = f"; there are pods in {', '.join(others)} (-A shows all)" if others else ""
     return f"no pods in namespace {options.namespace or DEFAULT_NAMESPACE}{hint}"
 

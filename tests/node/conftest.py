@@ -8,8 +8,12 @@ from tests.node.fixtures import (
     crictl,
     private_registry,
     pytest_collection_finish,
+    pytest_configure,
+    pytest_generate_tests,
     registry,
+    shared_containerd,
 )
+from tests.node.shared import node, shared_node
 
 __all__ = [
     "containerd",
@@ -17,7 +21,12 @@ __all__ = [
     "containerd24",
     "containerds",
     "crictl",
+    "node",
     "private_registry",
     "pytest_collection_finish",
+    "pytest_configure",
+    "pytest_generate_tests",
     "registry",
+    "shared_containerd",
+    "shared_node",
 ]

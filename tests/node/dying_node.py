@@ -1,12 +1,13 @@
-"""A kubelet whose syncloop dies by SIGKILL at a named step, as often as it is told.
+"""A kubelet whose syncloop dies by SIGKILL at a named step, whenever it is told to.
 
-Run as a program it is that kubelet. ``KUBELET_DIE_AT`` names the step; the directory of
-``KUBELET_DIED`` gets a file for each death, and when it has ``KUBELET_DEATHS`` of them, syncloop
-lives on. The steps are the names that syncloop calls ``reached`` with.
+Run as a program it is that kubelet. The file ``KUBELET_DIE_AT`` says at which step: the names are
+those that syncloop calls ``reached`` with, and ``create:before+20`` is 20 ms later, in the middle
+of the call. The file is gone when the death has come: its successor lives.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import sys
@@ -17,7 +18,7 @@ from kubelet.process import Process
 from supervisor.launch import Launch
 
 PROGRAM = (sys.executable, "-m", "tests.node.dying_node")
-STEP, PLACE, TIMES = "KUBELET_DIE_AT", "KUBELET_DIED", "KUBELET_DEATHS"
+ORDER = "KUBELET_DIE_AT"
 
 
 def frame(launch: Launch) -> int:
@@ -33,14 +34,20 @@ async def main(process: Process) -> None:
     """Syncloop, until it reaches the step."""
     from procs.syncloop.main import serve
 
-    step, place = os.environ[STEP], Path(os.environ[PLACE])
-    times = int(os.environ.get(TIMES, "1"))
+    order = Path(os.environ[ORDER])
+
+    def die() -> None:
+        order.unlink(missing_ok=True)
+        os.kill(os.getpid(), signal.SIGKILL)
 
     def reached(name: str, _uid: str) -> None:
-        deaths = len(list(place.iterdir()))
-        if name == step and deaths < times:
-            (place / f"{deaths}").touch()
-            os.kill(os.getpid(), signal.SIGKILL)
+        if not order.exists():
+            return
+        step, _, later = order.read_text().partition("+")
+        if step == name and later:
+            asyncio.get_running_loop().call_later(int(later) / 1000, die)
+        elif step == name:
+            die()
 
     await serve(process, reached)
 

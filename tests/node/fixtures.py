@@ -2,6 +2,7 @@
 
     containerd           each of both versions in turn: running, awake, without pods
     containerd16, containerd24        one version
+    shared_containerd    one for all tests of a file: of 2.4, or of both with mark `both_versions`
     registry, private_registry        on loopback, known to the runtimes, holding our images
     crictl               for tests that call `containerd.crictl(...)`
 
@@ -80,8 +81,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def _versions(item: pytest.Item) -> set[str]:
     names = getattr(item, "fixturenames", ())
     asked = {v for v in VERSIONS if f"containerd{v.replace('.', '')}" in names}
-    if "containerd" in names:
-        asked.add(item.callspec.params.get("containerd", VERSIONS[0]))
+    for name in ("containerd", "shared_containerd"):
+        if name in names:
+            asked.add(item.callspec.params.get(name, VERSIONS[0]))
     return asked
 
 
@@ -212,6 +214,27 @@ def containerd16(containerds: Instances) -> Iterator[Containerd]:
 def containerd24(containerds: Instances) -> Iterator[Containerd]:
     """A running containerd 2.4 without pods: what clusters run, built from its Go module."""
     yield from _lent(containerds, "2.4")
+
+
+@pytest.fixture(scope="module")
+def shared_containerd(
+    request: pytest.FixtureRequest, containerds: Instances
+) -> Iterator[Containerd]:
+    """A running containerd that the tests of a file share; it is put right after the last."""
+    yield from _lent(containerds, request.param)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run tests of a shared runtime on the newest version, and marked ones on every version."""
+    if "shared_containerd" in metafunc.fixturenames:
+        every = metafunc.definition.get_closest_marker("both_versions") is not None
+        versions = VERSIONS if every else VERSIONS[-1:]
+        metafunc.parametrize("shared_containerd", versions, indirect=True, scope="module")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mark known."""
+    config.addinivalue_line("markers", "both_versions: runs on every version of the shared runtime")
 
 
 @pytest.fixture(scope="session")

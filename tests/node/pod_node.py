@@ -22,6 +22,8 @@ from tests.processes.node import Node, wait_for
 from tests.processes.pleg_node import Cache
 
 NODE_NAME = "testnode"
+SECONDS = 60.0  # that anything may take on a machine that has other things to do
+PAUSE = 0.02  # between two looks: what is looked at needs the processor, too
 Document = dict[str, Any]
 
 
@@ -32,7 +34,7 @@ def sh(script: str, name: str = "c", **more: Any) -> Document:
 
 def sleeper(name: str = "c", **more: Any) -> Document:
     """A container that runs until it is told to end, and ends at once then."""
-    return sh("trap 'exit 0' TERM; while true; do sleep 0.1; done", name, **more)
+    return sh("trap 'exit 0' TERM; sleep 100000 & wait", name, **more)
 
 
 def pod(name: str, *containers: Document, meta: Document | None = None, **spec: Any) -> Document:
@@ -92,9 +94,31 @@ class PodNode(Node):
         """Take a manifest away."""
         (self.manifests / f"{name}.yaml").unlink()
 
+    def apply(self, document: Document) -> str:
+        """Submit a pod over the kubelet's own socket; its name."""
+        path = self.disk / ".apply.json"
+        path.write_text(json.dumps(document))
+        done = self.ctl("apply", "-f", str(path))
+        assert done.returncode == 0, done.stdout + done.stderr
+        return str(document["metadata"]["name"])
+
+    def delete(self, name: str, *options: str) -> None:
+        """End a pod that was applied, and return at once."""
+        done = self.ctl("delete", "pod", name, "--wait=false", *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def stop(self) -> int:
+        """Ask it to stop; the exit code. Its pods run on."""
+        code = super().stop()
+        self._detach()
+        return code
+
     def end(self) -> None:
         """Make sure that nothing of it runs."""
         super().end()
+        self._detach()
+
+    def _detach(self) -> None:
         for reader in self._readers.values():
             reader.close()
         self._readers = {}
@@ -120,7 +144,7 @@ class PodNode(Node):
 
     def uid(self, name: str) -> str:
         """The uid of a pod."""
-        found = wait_for(f"pod {name} is known", lambda: self.pods().get(name))
+        found = wait_for(f"pod {name} is known", lambda: self.pods().get(name), SECONDS, PAUSE)
         return str(found.uid)
 
     def status(self, name: str) -> Document:  # type: ignore[override]
@@ -172,7 +196,7 @@ class PodNode(Node):
     # Waiting.
 
     def await_status(
-        self, name: str, what: str, check: Callable[[Document], Any], seconds: float = 30.0
+        self, name: str, what: str, check: Callable[[Document], Any], seconds: float = SECONDS
     ) -> Document:
         """Wait for a status that the check likes, and return it."""
         seen: list[Document] = [{}]
@@ -182,35 +206,48 @@ class PodNode(Node):
             return seen[0] if seen[0] and check(seen[0]) else None
 
         try:
-            found: Document = wait_for(what, look, seconds)
+            found: Document = wait_for(what, look, seconds, PAUSE)
         except AssertionError as err:
             text = json.dumps(seen[0], indent=1)
             tail = "\n".join(self.log().splitlines()[-30:])
             raise AssertionError(f"{err}\n{text}\n{self.events(name)}\n{tail}") from None
         return found
 
-    def await_phase(self, name: str, phase: str, seconds: float = 30.0) -> Document:
+    def await_phase(self, name: str, phase: str, seconds: float = SECONDS) -> Document:
         """Wait for a phase."""
         return self.await_status(
             name, f"{name} is {phase}", lambda s: s.get("phase") == phase, seconds
         )
 
-    def await_ready(self, name: str, seconds: float = 30.0) -> Document:
+    def await_ready(self, name: str, seconds: float = SECONDS) -> Document:
         """Wait until a pod is ready."""
         return self.await_status(name, f"{name} is ready", is_ready, seconds)
 
-    def await_gone(self, name: str, seconds: float = 30.0) -> None:
+    def await_gone(self, name: str, seconds: float = SECONDS) -> None:
         """Wait until nobody knows a pod any more."""
-        wait_for(f"{name} is gone", lambda: name not in self.pods(), seconds)
+        wait_for(f"{name} is gone", lambda: name not in self.pods(), seconds, PAUSE)
 
-    def await_event(self, name: str, reason: str, seconds: float = 30.0) -> Document:
+    def await_event(self, name: str, reason: str, seconds: float = SECONDS) -> Document:
         """Wait for an event of a pod."""
 
         def look() -> Document | None:
             return next((e for e in self.events(name) if e["reason"] == reason), None)
 
-        found: Document = wait_for(f"event {reason} of {name}", look, seconds)
+        found: Document = wait_for(f"event {reason} of {name}", look, seconds, PAUSE)
         return found
+
+    def await_settled(self) -> None:
+        """Wait until every source has spoken and no worker has anything to do."""
+
+        def look() -> bool:
+            delivered = self.sources().delivered
+            rows = self._rows("inflight")
+            at_rest = all(
+                uid in rows and not WorkRow.from_wire(rows[uid]).step for uid in self._rows("pods")
+            )
+            return bool(delivered) and all(delivered.values()) and at_rest
+
+        wait_for("everything is at rest", look, SECONDS, PAUSE)
 
     # The containers themselves.
 
@@ -229,7 +266,7 @@ class PodNode(Node):
             found = record.containers if record is not None else ()
             return next((c.pid for c in found if c.name == container and c.pid), 0)
 
-        return int(wait_for(f"{container} of {name} runs", look))
+        return int(wait_for(f"{container} of {name} runs", look, SECONDS, PAUSE))
 
     def output(self, name: str, container: str = "c", attempt: int = 0) -> str:
         """What a container has written so far."""
@@ -243,7 +280,8 @@ class PodNode(Node):
         found: str = wait_for(
             f"{name} writes {text!r}",
             lambda: next((o for o in [self.output(name, container, attempt)] if text in o), None),
-            30,
+            SECONDS,
+            PAUSE,
         )
         return found
 

@@ -30,7 +30,9 @@ CONFIG = {
 }
 
 
-def wait_for(what: str, check: Callable[[], Any], seconds: float = 20.0) -> Any:
+def wait_for(
+    what: str, check: Callable[[], Any], seconds: float = 20.0, pause: float = 0.002
+) -> Any:
     """Look until the check finds something; AssertionError names what did not come."""
     deadline = time.monotonic() + seconds
     while True:
@@ -38,7 +40,7 @@ def wait_for(what: str, check: Callable[[], Any], seconds: float = 20.0) -> Any:
         if found:
             return found
         assert time.monotonic() < deadline, f"not within {seconds:g}s: {what}"
-        time.sleep(0.002)
+        time.sleep(pause)
 
 
 def free_port() -> int:
@@ -221,6 +223,11 @@ class Node:
         assert cgroups_of(self.run_dir) == []
 
     # Looking.
+
+    @property
+    def running(self) -> bool:
+        """Whether the supervisor is there."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def pid(self) -> int:

@@ -51,7 +51,7 @@ def prunable(view: View) -> tuple[str, ...]:
     """Return the ended instances of init containers that a newer one has replaced (P-73)."""
     found = []
     for container in view.pod.spec.init_containers:
-        newest = view.last(container.name)
+        newest = view.last(container.name, only_here=True) or view.last(container.name)
         found += [
             c.id
             for c in view.of(container.name)

@@ -72,8 +72,8 @@ def _undecided(view: View) -> bool:
 
 def _starts(view: View, container: Container) -> bool:
     """Tell whether a regular container is worth a new sandbox."""
-    last = _last_that_ran(view, container.name)
-    if last is None:
+    last = view.last(container.name)
+    if last is None or view.never_ran(last):
         own = restart.policy(view.pod, container)
         return own != restart.NEVER or not view.ran  # P-71: a Never pod runs once
     if last.state is ContainerState.EXITED:

@@ -61,7 +61,7 @@ class View:
 
     def last(self, name: str, *, only_here: bool = False) -> ContainerRecord | None:
         """Return the instance that says how a container stands, if none of it runs."""
-        found = self.here(name) or (() if only_here else self.of(name))
+        found = self.here(name) if only_here else self.of(name)
         return found[0] if found else None
 
     def never_ran(self, record: ContainerRecord) -> bool:

@@ -206,7 +206,7 @@ def _ready(
 def _restarting(context: Context, phase: str) -> _Verdict:
     if phase in TERMINAL:
         return _Verdict(RESTARTING, FALSE, _ENDED[phase])
-    if not context.restarting_all:
+    if not context.restarting_all or context.ended:
         return _Verdict(RESTARTING, FALSE)
     message = "container exited with restart policy rule"
     return _Verdict(RESTARTING, TRUE, RESTART_STARTED, message)

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from kubelet import times
-from kubelet.api.container import Container, VolumeMount
+from kubelet.api.container import Container
 from kubelet.api.pod import Pod
 from kubelet.api.status import (
     ContainerState,
@@ -20,16 +20,13 @@ from kubelet.api.status import (
     ContainerStateTerminated,
     ContainerStateWaiting,
     ContainerStatus,
-    ContainerUser,
-    LinuxContainerUser,
     PodStatus,
-    VolumeMountStatus,
 )
 from kubelet.pods import runtime
 from kubelet.pods.resources import is_sidecar
 from kubelet.pods.runtime import ContainerRecord, PodRecord, SandboxState
 from procs.syncloop.runtime.restart import init_restarts, should_restart
-from procs.syncloop.status import amounts, readiness
+from procs.syncloop.status import amounts, details, readiness
 from procs.syncloop.status.context import Context
 from procs.syncloop.status.phase import RESTARTING_ALL
 
@@ -81,6 +78,7 @@ class _Scene:
     found: Mapping[str, Sequence[ContainerRecord]]  # by name, newest first
     initialised: bool  # a regular container was created in the current sandbox
     ended: bool
+    restarting: bool  # all containers, in place (P-81)
     waiting: ContainerState  # of what is not there yet (P-100)
 
 
@@ -163,12 +161,14 @@ def _scene(pod: Pod, record: PodRecord | None, context: Context) -> _Scene:
         if one.id not in context.ignored:
             found.setdefault(one.name, []).append(one)
     reason = INITIALISING if pod.spec.init_containers else CREATING
+    ended = context.ended or bool(pod.metadata.deletion_timestamp)
     return _Scene(
         pod=pod,
         context=context,
         found=found,
         initialised=initialised(pod, record, context.ignored),
-        ended=context.ended or bool(pod.metadata.deletion_timestamp),
+        ended=ended,
+        restarting=context.restarting_all and not ended,
         waiting=_waiting(reason, ""),
     )
 
@@ -204,8 +204,8 @@ def _seen(scene: _Scene, case: _Case) -> ContainerStatus:
         last_state=_last(scene, case, id_),
         allocated_resources=dict(resources.requests) if resources is not None else {},
         resources=amounts.shown(case.container, newest, same.resources if same else None),
-        user=_user(newest),
-        volume_mounts=_mounts(case.container, scene.context),
+        user=details.user(newest),
+        volume_mounts=details.mounts(case.container, scene.context.recursive_read_only),
     )
 
 
@@ -221,12 +221,18 @@ def _state(scene: _Scene, case: _Case, same: ContainerStatus | None) -> Containe
         case runtime.ContainerState.CREATED:
             return scene.waiting
         case runtime.ContainerState.UNKNOWN:
-            if same is not None and same.state is not None:
-                if same.state.terminated is not None:
-                    return same.state
-                if same.state.running is not None:
-                    return _invented(UNKNOWN, LOST_MESSAGE, KILLED)
-            return scene.waiting
+            return _unknown(same) or scene.waiting
+
+
+def _unknown(same: ContainerStatus | None) -> ContainerState | None:
+    """Return the state of a container that the runtime has lost sight of: it ran, so it ended."""
+    if same is None or same.state is None:
+        return None
+    if same.state.running is not None:
+        return lost()
+    if same.state.terminated is not None:
+        return same.state
+    return lost() if same.last_state == lost() else None
 
 
 def _terminated(scene: _Scene, case: _Case, record: ContainerRecord) -> ContainerStateTerminated:
@@ -275,13 +281,13 @@ def _missing(scene: _Scene, case: _Case) -> ContainerStatus:
     """Return the status of a container of which the runtime has nothing."""
     before, status = case.previous, _absent(scene, case)
     if before is not None and before.state is not None:
-        if scene.context.restarting_all:
+        if scene.restarting:
             status = _restarting(status, before.state)
         elif before.state.terminated is not None:
             status = replace(before, volume_mounts=status.volume_mounts)
         elif before.state.running is not None:
             status = _vanished(scene, status)
-    gone = scene.initialised and case.plain_init and not scene.context.restarting_all
+    gone = scene.initialised and case.plain_init and not scene.restarting
     if gone and status.state == scene.waiting:
         # The regular containers could not be there if this one had not done its work (P-107).
         return replace(status, state=_invented(COMPLETED, INITIALISED_MESSAGE, 0))
@@ -297,7 +303,7 @@ def _absent(scene: _Scene, case: _Case) -> ContainerStatus:
         restart_count=(before.restart_count or 0) if before is not None else 0,
         state=scene.waiting,
         last_state=before.last_state if before is not None else None,
-        volume_mounts=_mounts(case.container, scene.context),
+        volume_mounts=details.mounts(case.container, scene.context.recursive_read_only),
     )
 
 
@@ -368,30 +374,3 @@ def lost() -> ContainerState:
 
 def _id(context: Context, record: ContainerRecord) -> str:
     return f"{context.runtime_name}://{record.id}"
-
-
-def _user(record: ContainerRecord) -> ContainerUser | None:
-    if record.user is None:
-        return None
-    linux = LinuxContainerUser(
-        uid=record.user.uid, gid=record.user.gid, supplemental_groups=record.user.groups
-    )
-    return ContainerUser(linux=linux)
-
-
-def _mounts(container: Container, context: Context) -> tuple[VolumeMountStatus, ...]:
-    return tuple(
-        VolumeMountStatus(
-            name=mount.name,
-            mount_path=mount.mount_path,
-            read_only=mount.read_only or None,
-            recursive_read_only=_recursion(mount, context) if mount.read_only else "",
-        )
-        for mount in container.volume_mounts
-    )
-
-
-def _recursion(mount: VolumeMount, context: Context) -> str:
-    """Return whether what is mounted below a read-only mount is read-only too (P-130)."""
-    wanted = mount.recursive_read_only in ("Enabled", "IfPossible")
-    return "Enabled" if wanted and context.recursive_read_only else "Disabled"

@@ -87,6 +87,7 @@ async def terminated(worker: Worker) -> float:
         _show(worker, record, finished=True)
         return FOREVER
     _show(worker, record, finished=True)
+    worker.kit.users.release(worker.uid)
     worker.kit.reached("clean:after", worker.uid)
     worker.deliver(state.Cleaned())
     return 0.0

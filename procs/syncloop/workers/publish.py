@@ -45,7 +45,7 @@ def _context(worker: Worker, before: PodStatus | None) -> Context:
         now_ns=kit.wall(),
         previous=before,
         reasons=_reasons(work.reasons),
-        unstarted=frozenset(worker.unstarted),
+        unstarted=frozenset({*worker.unstarted, *recover.unhooked(work.calls).values()}),
         ignored=recover.broken_off(work.calls),
         messages=lambda found: _message(worker, found, site),
         ending=row.ending,

@@ -17,7 +17,7 @@ from kubelet.pods.wire import BadRecordError
 from procs.syncloop.admission.base import Preempt, Refusal
 from procs.syncloop.configs import files
 from procs.syncloop.events import NORMAL, WARNING
-from procs.syncloop.runtime.kinds import find_or_none
+from procs.syncloop.runtime.kinds import find, find_or_none
 from procs.syncloop.runtime.plan import Observed, Plan, plan
 from procs.syncloop.status.phase import (
     DEADLINE_MESSAGE,
@@ -69,10 +69,17 @@ async def sync(worker: Worker) -> float:
 
 def settle(worker: Worker, record: PodRecord | None) -> None:
     """Make sense of what a predecessor, or this worker before it was cancelled, had under way."""
-    calls = worker.work.calls
-    if calls:
-        worker.update_work(calls=recover.settled(calls, record))
-    worker.recovered = True
+    if worker.work.calls:
+        calls = recover.settled(worker.work.calls, record)
+        for name in recover.unhooked(calls):
+            if not _has_post_start(worker, name):
+                del calls[name]
+        worker.update_work(calls=calls)
+
+
+def _has_post_start(worker: Worker, name: str) -> bool:
+    container = find_or_none(worker.pod, name)
+    return bool(container and container.lifecycle and container.lifecycle.post_start)
 
 
 def _admit(worker: Worker) -> bool:
@@ -183,10 +190,7 @@ async def _run_hooks_again(worker: Worker, pod: Pod, record: PodRecord | None) -
     """Run the postStart hooks that a predecessor did not see the end of."""
     ips = next((s.ips for s in record.sandboxes if s.ips), ()) if record else ()
     for name, container_id in recover.unhooked(worker.work.calls).items():
-        container = find_or_none(pod, name)
-        if container is None or not container.lifecycle or not container.lifecycle.post_start:
-            worker.book.call(worker.uid, name, None)
-            continue
+        container = find(pod, name)
         await run_post_start(worker, pod, container, container_id, ips)
 
 

@@ -45,7 +45,6 @@ class Worker:
         self.book = book
         self.uid = uid
         self.acted_ns = kit.started_ns  # nothing seen before this moment is acted on
-        self.recovered = False  # what a predecessor had under way has been looked at
         self.unstarted: set[str] = set()  # containers whose postStart hook still runs
         self.waits_for_network = False
         self.messages: dict[str, str] = {}  # termination messages by container id

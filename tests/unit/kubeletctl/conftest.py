@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from kubelet.pods.rows import Ending, Wait, WorkerState
 from tests.unit.kubeletctl.harness import ACTOR, ENVIRONMENT, Tree
+from tests.unit.kubeletctl.podfiles import IMAGE, Tables, ago, container, pod, status, text_ago
 
 
 @pytest.fixture
@@ -66,3 +68,37 @@ def answering_tree(run_dir: Path) -> Iterator[Tree]:
     """The same, where pleg has an event loop that answers requests."""
     with _acting(run_dir, "answer") as tree:
         yield tree
+
+
+@pytest.fixture
+def tables(run_dir: Path) -> Iterator[Tables]:
+    """The tables that a kubelet has left in the run directory."""
+    (run_dir / "recorder").mkdir()
+    tables = Tables(run_dir).make()
+    yield tables
+    tables.close()
+
+
+@pytest.fixture
+def node(run_dir: Path, tables: Tables) -> Tree:
+    """Four pods: one runs, one has restarted, one waits, one is being deleted."""
+    last = {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": text_ago(615)}}
+    tables.pod(pod("web"), status())
+    tables.pod(
+        pod("db", "data", spec={"readinessGates": [{"conditionType": "Ready"}]}),
+        status({**container(restarts=2), "lastState": last}),
+    )
+    tables.pod(
+        pod("job", phase="Pending"),
+        status(container(waiting={"reason": "ImagePullBackOff"}), ready=False, phase="Pending"),
+        waits=(Wait(IMAGE, ago(10), tried="refused"),),
+        step="getting an image",
+        since_ns=ago(9),
+    )
+    tables.pod(
+        pod("old", state=WorkerState.TERMINATING, ending=Ending(grace=5, removed=True)), status()
+    )
+    tables.pod(
+        pod("gone", state=WorkerState.FINISHED, ending=Ending(removed=True)), status(ready=False)
+    )
+    return Tree(run_dir)

@@ -29,6 +29,7 @@ from shm.tables import TABLES
 
 INFLIGHT = "inflight"
 SECOND = 10**9
+IMAGE = "image registry.local/x:1"  # what a pod waits for
 
 
 class Tables:

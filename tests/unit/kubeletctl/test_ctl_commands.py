@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import select
 import signal
 import socket
@@ -23,7 +24,7 @@ import pytest
 from kubelet.config import VERSION, load
 from kubeletctl.commands import VERBS
 from shm.recorder import RecorderWriter
-from tests.unit.kubeletctl.harness import ENVIRONMENT, Tree, kubeletctl
+from tests.unit.kubeletctl.harness import ENVIRONMENT, ROOT, Tree, kubeletctl
 
 
 @contextmanager
@@ -128,6 +129,16 @@ def test_help_lists_every_verb_with_its_purpose():
         assert f"\n  {verb} " in done.out
         assert kubeletctl(verb, "--help").code == 0
     assert kubeletctl().code == 2
+
+
+def test_every_verb_is_documented():
+    """The manual has a row in its table and a section for each."""
+    text = (ROOT / "docs" / "kubeletctl.md").read_text()
+    table = text[: text.index("## Naming a pod")]
+    headings = " ".join(line for line in text.splitlines() if line.startswith("## "))
+    for verb in VERBS:
+        assert re.search(rf"\b{verb}\b", table)
+        assert re.search(rf"\b{verb}\b", headings)
 
 
 def test_broken_pipe_is_quiet(tree: Tree):

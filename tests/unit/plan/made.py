@@ -62,7 +62,9 @@ def pod(*containers, policy="Always", init=(), ephemeral=(), grace=30, meta=None
 
 def box(id_="s", attempt=0, ready=True, **more):
     state = SandboxState.READY if ready else SandboxState.NOT_READY
-    return SandboxRecord(**{"id": id_, "attempt": attempt, "state": state, "ips": ("10.0.0.2",), **more})
+    return SandboxRecord(
+        **{"id": id_, "attempt": attempt, "state": state, "ips": ("10.0.0.2",), **more}
+    )
 
 
 def rec(name, state=RUNNING, id_="", *, image="", sandbox="s", code=0, **more):

@@ -107,7 +107,7 @@ def change_image(data, world):
     world.pod = replace(world.pod, spec=replace(spec, containers=containers))
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), wanted=pods())
 def test_a_pod_comes_to_rest_after_whatever_happens(data, wanted):
     """From nothing: names are free, orders are kept, kills have causes, nothing runs twice."""
@@ -121,7 +121,7 @@ def test_a_pod_comes_to_rest_after_whatever_happens(data, wanted):
     world.settle(MOST)
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), wanted=pods(rules=False))
 def test_what_runs_once_runs_once(data, wanted):
     """Whatever happens to the pod or to us; a new image is a new container (P-78, P-80)."""
@@ -164,7 +164,7 @@ def records(draw, wanted):
     return boxes, containers
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data(), wanted=pods(), deleted=st.booleans())
 def test_any_state_of_the_runtime_leads_to_rest(data, wanted, deleted):
     """However it came about; a deleted pod starts nothing on the way (P-83)."""
@@ -178,4 +178,3 @@ def test_any_state_of_the_runtime_leads_to_rest(data, wanted, deleted):
         assert first.kill == ()
         return
     world.settle(MOST)
-
