@@ -83,7 +83,7 @@ def _opening(facts: Facts) -> str:
     if _settled(facts):
         calm = ": nothing is waited for" if not facts.work.waits else ""
         return f"{who}{origin} is {found.word} and ready ({ready}){calm}"
-    phase = text(facts.status, "phase") or pod.phase
+    phase = text(facts.status, "phase")
     if phase in TERMINAL:
         return f"{who}{origin} has ended: its phase is {phase}, its status {found.word}"
     if found.word == TERMINATING:

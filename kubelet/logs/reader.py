@@ -126,16 +126,18 @@ class LogReader:
         return self._renderer.render(joined(rest, self._decoder.finish()))
 
 
-def read(reader: LogReader) -> Iterator[Piece]:
+def read(reader: LogReader) -> Iterator[list[Piece]]:
     """Read a log to its end, as it is now; LogError when it cannot be read."""
     reader.require()
     while not reader.full and (pieces := reader.step()) is not None:
-        yield from pieces
+        yield pieces
     if not reader.full:
-        yield from reader.finish()
+        yield reader.finish()
 
 
-def follow(reader: LogReader, ended: Ended, recheck: float = RECHECK_SECONDS) -> Iterator[Piece]:
+def follow(
+    reader: LogReader, ended: Ended, recheck: float = RECHECK_SECONDS
+) -> Iterator[list[Piece]]:
     """Read a log on and on until the container has ended and everything is read.
 
     The writer says nothing when it is done, so the container is asked after now and then.
@@ -149,14 +151,14 @@ def follow(reader: LogReader, ended: Ended, recheck: float = RECHECK_SECONDS) ->
                 over = ended()  # before the last read: what was written until then is read
                 asked = time.monotonic()
             while not reader.full and (pieces := reader.step()) is not None:
-                yield from pieces
+                yield pieces
             if reader.full:
                 return
-            yield from reader.pause()
+            yield reader.pause()
             if not over:
                 watch.wait(max(0.0, asked + recheck - time.monotonic()))
                 watch.read()
-        yield from reader.finish()
+        yield reader.finish()
 
 
 async def stream(

@@ -85,18 +85,11 @@ class PodRow:
     state: WorkerState = WorkerState.SYNC
     version: int = 0  # of the document: counts up with each change that is to be acted on
     document: bytes = b""  # the pod's JSON; empty for an orphan
-    phase: str = ""  # of its status
-    step: str = ""  # what its worker does now, "" when there is nothing to do
-    since_ns: int = 0  # monotonic: since when
     seen_ns: int = 0  # wall clock: first seen
     started: str = ""  # status.startTime, once it was admitted
     admitted: bool = False
     rejected: str = ""  # reason and message of admission, if it was refused
     ending: Ending | None = None
-    waits: tuple[Wait, ...] = ()
-    backoffs: dict[str, Backoff] = field(default_factory=dict)  # by container, or image:<image>
-    reasons: dict[str, str] = field(default_factory=dict)  # container -> "Reason\tmessage" (P-102)
-    ready: bool = False
     again: bool = False  # it is wanted again, once this life of it has ended (P-39)
 
     @property

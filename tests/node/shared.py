@@ -10,14 +10,16 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.node.containerd import Containerd
-from tests.node.pod_node import PodNode, pod_node
+from tests.node.module_nodes import state_of
+from tests.node.pod_node import SECONDS, Document, PodNode, pod, pod_node, sh
 from tests.processes.node import wait_for
 
-SECONDS = 60.0  # how long anything may take on a machine that others use too
+__all__ = ["SECONDS", "node", "run", "shared_node", "waiting"]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +51,36 @@ def node(shared_node: PodNode) -> Iterator[PodNode]:
 
 
 def _empty(node: PodNode) -> None:
-    """Take every manifest away; the pods end beside whatever is done next."""
+    """Have no source want a pod any more; they end beside whatever is done next."""
     for path in node.manifests.iterdir():
         path.unlink()
+    for row in node.pods().values():
+        if row.source == "local":
+            node.delete(row.name, "--grace-period=1", "--ignore-not-found")
+
+
+def run(
+    node: PodNode,
+    name: str,
+    script: str,
+    *,
+    meta: Document | None = None,
+    spec: Document | None = None,
+    **container: Any,
+) -> str:
+    """Run a script as the one container of a pod to its good end; what it wrote."""
+    more = {"restartPolicy": "Never", **(spec or {})}
+    full = node.write(pod(name, sh(script, **container), meta=meta, **more))
+    node.await_phase(full, "Succeeded", SECONDS)
+    return node.output(full)
+
+
+def waiting(node: PodNode, name: str, *reasons: str, container: str = "c") -> Document:
+    """Wait until a container waits for one of these reasons; that state."""
+
+    def look(status: Document) -> bool:
+        return state_of(status, container).get("waiting", {}).get("reason") in reasons
+
+    status = node.await_status(name, f"{name} waits for {', '.join(reasons)}", look, SECONDS)
+    found: Document = state_of(status, container)["waiting"]
+    return found

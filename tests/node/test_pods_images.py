@@ -11,7 +11,7 @@ import pytest
 from tests.node import images
 from tests.node.images import BUSYBOX
 from tests.node.pod_node import pod, sleeper
-from tests.node.shared import SECONDS
+from tests.node.shared import SECONDS, waiting
 from tests.processes.node import free_port, wait_for
 
 PROVIDER = """#!/bin/sh
@@ -75,19 +75,6 @@ def add(node, name, image, policy="IfNotPresent", **more):
     return node.write(pod(name, sleeper(image=image, imagePullPolicy=policy), **more))
 
 
-def waiting(node, name, *reasons, container="c"):
-    """Wait until the container waits for one of these reasons; reason and message."""
-
-    def look(status):
-        kinds = ("containerStatuses", "initContainerStatuses")
-        every = [c for kind in kinds for c in status.get(kind, [])]
-        states = [c["state"] for c in every if c["name"] == container]
-        return states and states[0].get("waiting", {}).get("reason") in reasons
-
-    node.await_status(name, f"{container} of {name} waits for {reasons}", look, SECONDS)
-    return node.container(name, container)["state"]["waiting"]
-
-
 def messages(node, name, reason):
     """The messages of a pod's events with this reason."""
     return [event["message"] for event in node.events(name) if event["reason"] == reason]
@@ -98,7 +85,7 @@ def test_an_image_that_is_missing_is_pulled(node, registry):
     """IfNotPresent pulls what is not there, and says how long it took and how large it is (I-24)."""
     reference, image = push(registry, "missing")
     name = add(node, "missing", reference)
-    node.await_ready(name, SECONDS)
+    node.await_ready(name)
     assert messages(node, name, "Pulling") == [f'Pulling image "{reference}"']
     (pulled,) = messages(node, name, "Pulled")
     took = r"in [0-9.ms]+ \([0-9.ms]+ including waiting\)"
@@ -112,26 +99,26 @@ def test_an_image_that_is_missing_is_pulled(node, registry):
 def test_an_image_that_is_there_is_not_asked_for(node, registry):
     """IfNotPresent takes what is there, without a word to the registry (I-20, I-24)."""
     reference, _ = push(registry, "there")
-    node.await_ready(add(node, "there-0", reference), SECONDS)
+    node.await_ready(add(node, "there-0", reference))
+    asked = registry.log.count("/v2/there/")
     name = add(node, "there-1", reference)
-    asked = registry.log.count("GET /v2/there")
-    node.await_ready(name, SECONDS)
+    node.await_ready(name)
     assert messages(node, name, "Pulled") == [
         f'Container image "{reference}" already present on machine and can be accessed by the pod'
     ]
     assert messages(node, name, "Pulling") == []
-    assert registry.log.count("GET /v2/there") == asked
+    assert registry.log.count("/v2/there/") == asked > 0
 
 
 def test_always_takes_what_the_registry_has_now(node, registry):
     """Always asks although an image of that name is there, and gets a newer one (I-20)."""
     reference, old = push(registry, "moving")
     first = add(node, "always-0", reference, "Always")
-    node.await_ready(first, SECONDS)
+    node.await_ready(first)
     _, new = push(registry, "moving", StopSignal="SIGTERM")
     assert new.digest != old.digest
     second = add(node, "always-1", reference, "Always")
-    node.await_ready(second, SECONDS)
+    node.await_ready(second)
     assert node.container(first)["imageID"].endswith(old.digest)
     assert node.container(second)["imageID"].endswith(new.digest)
     assert len(messages(node, second, "Pulling")) == 1
@@ -142,7 +129,7 @@ def test_a_name_without_a_tag_means_latest_and_always(node, registry):
     reference, _ = push(registry, "untagged", "latest")
     document = pod("untagged", sleeper(image=reference.removesuffix(":latest")))
     for name in (node.write(document), node.write(pod("untagged-1", *document["spec"]["containers"]))):
-        node.await_ready(name, SECONDS)
+        node.await_ready(name)
         assert len(messages(node, name, "Pulling")) == 1
 
 
@@ -152,7 +139,7 @@ def test_an_image_by_its_digest(node, registry):
     pinned = f"{reference.removesuffix(':1')}@{image.digest}"
     for number in range(2):
         name = node.write(pod(f"pinned-{number}", sleeper(image=pinned)))
-        node.await_ready(name, SECONDS)
+        node.await_ready(name)
         assert node.container(name)["imageID"] == pinned
     assert messages(node, name, "Pulling") == []
 
@@ -160,20 +147,21 @@ def test_an_image_by_its_digest(node, registry):
 def test_never_takes_only_what_is_there(node):
     """Never uses an image of the machine and says that it did."""
     name = add(node, "never", BUSYBOX, "Never")
-    node.await_ready(name, SECONDS)
+    node.await_ready(name)
     assert "Pulling" not in node.reasons(name)
 
 
 def test_never_does_not_pull(node, registry):
     """Never with an image that is not there is ErrImageNeverPull, though it could be had (P-102)."""
     reference, _ = push(registry, "forbidden")
+    asked = registry.log.count("/v2/forbidden/")
     name = add(node, "forbidden", reference, "Never")
     found = waiting(node, name, "ErrImageNeverPull")
     text = f'Container image "{reference}" is not present with pull policy of Never'
     assert found["message"] == text
     assert node.await_event(name, "ErrImageNeverPull")["message"] == text
     assert node.await_event(name, "Failed")["message"] == "Error: ErrImageNeverPull"
-    assert "/v2/forbidden/manifests/1" not in registry.log.partition("PUT /v2/forbidden")[2][400:]
+    assert registry.log.count("/v2/forbidden/") == asked > 0
     assert node.status(name)["phase"] == "Pending"
 
 
@@ -182,7 +170,7 @@ def test_the_docker_configuration_of_the_node(node, private_registry, login):
     reference, image = push(private_registry, "with-config")
     login(private_registry, private_registry.login.password)
     name = add(node, "with-config", reference)
-    node.await_ready(name, SECONDS)
+    node.await_ready(name)
     assert node.container(name)["imageID"].endswith(image.digest)
 
 
@@ -190,13 +178,13 @@ def test_a_pull_leaves_a_record(node, private_registry, login):
     """What the node's credentials have pulled is recorded, and the intent is gone (I-29, I-30)."""
     reference, _ = push(private_registry, "recorded")
     login(private_registry, private_registry.login.password)
-    node.await_ready(add(node, "recorded-0", reference), SECONDS)
+    node.await_ready(add(node, "recorded-0", reference))
     records = node.root_dir / "image_manager"
     mine = [p for p in (records / "pulled").iterdir() if "/recorded" in p.read_text()]
     assert len(mine) == 1
     assert [p for p in (records / "pulling").iterdir() if "/recorded" in p.read_text()] == []
     again = add(node, "recorded-1", reference)  # any pod of the node may use it
-    node.await_ready(again, SECONDS)
+    node.await_ready(again)
     assert "Pulling" not in node.reasons(again)
 
 
@@ -204,11 +192,11 @@ def test_credentials_from_a_program(node, private_registry):
     """A credential provider is asked for images that match, and what it says is used (I-26)."""
     reference, image = push(private_registry, "provided/by-program")
     name = add(node, "provided", reference)
-    node.await_ready(name, SECONDS)
+    node.await_ready(name)
     assert node.container(name)["imageID"].endswith(image.digest)
     asked = json.loads((node.run_dir.parent / "asked").read_text())
     assert asked["kind"] == "CredentialProviderRequest"
-    assert asked["image"] == reference
+    assert asked["image"] == reference.removesuffix(":1")
 
 
 def test_no_credentials_until_there_are(node, private_registry, login):
@@ -228,7 +216,7 @@ def test_no_credentials_until_there_are(node, private_registry, login):
     assert "Error: ImagePullBackOff" in texts
     assert f'Back-off pulling image "{reference}"' in messages(node, name, "BackOff")
     login(private_registry, private_registry.login.password)
-    node.await_ready(name, SECONDS)
+    node.await_ready(name)
 
 
 def test_wrong_credentials(node, private_registry, login):
@@ -277,8 +265,8 @@ def test_a_corrected_manifest_does_not_wait(node, registry):
     waiting(node, name, "ErrImagePull", "ImagePullBackOff")
     before = node.uid(name)
     add(node, "corrected", good)
-    wait_for("the pod is another", lambda: name in node.pods() and node.uid(name) != before, SECONDS)
-    node.await_ready(name, SECONDS)
+    wait_for("the pod is another", lambda: name in node.pods() and node.uid(name) != before)
+    node.await_ready(name)
     assert "BackOff" not in node.reasons(name)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -159,8 +158,3 @@ def _directories(top: str, depth: int) -> Iterator[str]:
                 yield entry.path
             else:
                 yield from _directories(entry.path, depth - 1)
-
-
-def room(path: str) -> int:
-    """Return how many bytes are free where a log is."""
-    return shutil.disk_usage(os.path.dirname(path)).free

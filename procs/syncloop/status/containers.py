@@ -228,11 +228,10 @@ def _unknown(same: ContainerStatus | None) -> ContainerState | None:
     """Return the state of a container that the runtime has lost sight of: it ran, so it ended."""
     if same is None or same.state is None:
         return None
-    if same.state.running is not None:
+    if same.state.running is not None or lost() in (same.state, same.last_state):
         return lost()
-    if same.state.terminated is not None:
-        return same.state
-    return lost() if same.last_state == lost() else None
+    told = _told(same, same.container_id)
+    return ContainerState(terminated=told) if told is not None else None
 
 
 def _terminated(scene: _Scene, case: _Case, record: ContainerRecord) -> ContainerStateTerminated:

@@ -69,6 +69,8 @@ class Book:
         work = self.work(uid)
         if work.step != step or work.waits != waits:
             since = work.since_ns if work.step == step else self._wall()
+            if work.step != step:
+                self._process.record("step", step, uid)
             self.put_work(replace(work, step=step, since_ns=since, waits=waits))
 
     def call(self, uid: str, name: str, call: Call | None) -> None:

@@ -228,7 +228,7 @@ class Starter:
         try:
             found = await task
         except ImageError as err:
-            self._failed(start.name, err.reason, str(err))
+            self._failed(start.name, err.reason, err.message)
             raise RetryError(str(err), err.until_ns) from None
         finally:
             task.cancel()

@@ -113,7 +113,7 @@ def pod(name: str = "web", namespace: str = "default", uid: str = "", **fields: 
         },
         "spec": {**spec, **fields.pop("spec", {})},
     }
-    values = {"source": "file", "phase": "Running", "document": json.dumps(document).encode()}
+    values = {"source": "file", "document": json.dumps(document).encode()}
     return PodRow(uid, name, namespace, **{**values, **fields})
 
 

@@ -92,12 +92,12 @@ class World:
         acts = []
         if found.kill_pod:
             acts += [lambda c=c: self.kill(c) for c in self.containers if c.state in LIVE]
-            acts += [lambda: self._stop_boxes()]
+            acts += [self._stop_boxes]
         by_id = {c.id: c for c in self.containers}
         acts += [lambda k=k: self.kill(by_id[k.id]) for k in found.kill]
         acts += [lambda id_=id_: self._remove(id_) for id_ in found.remove]
         if found.restart_all:
-            acts += [lambda: self.through.clear()]
+            acts += [self.through.clear]
         if found.new_sandbox:
             acts += [lambda: self._new_box(found.sandbox_attempt)]
         for start in found.start:
