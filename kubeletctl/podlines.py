@@ -19,7 +19,7 @@ _PHASES: Final = {"Succeeded": "completed", "Failed": "failed"}
 
 def group(one: PodView) -> str:
     """Return in which group a pod is counted."""
-    phase = text(one.status, "phase") or text(one.row, "phase")
+    phase = text(one.status, "phase")
     if one.state == UNREADABLE:
         return UNREADABLE
     if one.removed:
@@ -86,7 +86,7 @@ def as_json(one: PodView) -> dict[str, Any]:
         "namespace": one.namespace,
         "source": text(one.row, "source"),
         "state": one.state,
-        "phase": text(one.row, "phase"),
+        "phase": text(one.status, "phase"),
         "step": text(one.work, "step"),
         "since_ns": whole(one.work, "since_ns"),
         "status": found.word,

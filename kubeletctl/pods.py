@@ -67,7 +67,7 @@ class PodView(NamedTuple):
     @property
     def summary(self) -> Summary:
         """What a line of a table says about it."""
-        status = self.status or {"phase": text(self.row, "phase") or "Pending"}
+        status = self.status or {"phase": "Pending"}
         return summarize(self.document, status, ending=self.removed)
 
     def created_ns(self) -> int:
@@ -129,7 +129,7 @@ def api_object(one: PodView) -> Document:
         "kind": "Pod",
         "metadata": {**metadata, **obj(body, "metadata")},
         "spec": obj(body, "spec"),
-        "status": one.status or {"phase": text(one.row, "phase") or "Pending"},
+        "status": one.status or {"phase": "Pending"},
     }
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Starts a kubelet in the background and stops it again.
 
-This is behind ``make run DETACH=1`` and ``make stop``. Nothing here polls: the start waits for
-READY=1 on a notification socket of its own and for the process's pidfd at once, the stop waits for
-the pidfd. Whether a kubelet runs is answered by the kernel: its supervisor holds a lock on
-``<run directory>/lock`` as long as it lives.
+This is behind ``make run DETACH=1`` and ``make stop``. The start waits for READY=1 on a notification
+socket of its own and for the process's pidfd at once, the stop waits for the pidfd. Whether a
+kubelet runs is answered by the kernel: its supervisor holds a lock on ``<run directory>/lock`` as
+long as it lives, and ``with_containerd.py`` one on ``<run directory>-containerd/lock``.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ from typing import Final
 
 LOG_TAIL_LINES: Final = 40
 STOP_SECONDS: Final = 45.0  # the stages of a stop take 30 s at the very most; deploy/ says so too
-ABANDON_SECONDS: Final = 10.0  # for a kubelet that was told to stop because it did not come up
+KEEPER_SECONDS: Final = 90.0  # the same, and then pods and a containerd are removed
+ABANDON_SECONDS: Final = 30.0  # for a kubelet that was told to stop because it did not come up
 NOTIFICATION_BYTES: Final = 4096
 
 
 class NodeError(Exception):
     """What stood in the way, in words for the person at the terminal."""
+
+
+def keeper_directory(run_dir: Path) -> Path:
+    """Return where ``with_containerd.py`` holds its lock as long as it has a containerd."""
+    return run_dir.with_name(f"{run_dir.name}-containerd")
 
 
 def lock_holder(run_dir: Path) -> int | None:
@@ -155,10 +161,42 @@ def _give_up(process: subprocess.Popen[bytes], log: Path, failure: BaseException
     return f"{cause} ({ended}); its log is {log}"
 
 
+def await_pods(run_dir: Path, seconds: float) -> None:
+    """Return when every pod of the node's manifests is ready or has completed.
+
+    A poll: nobody tells a command outside the tree that a table has changed.
+    """
+    # Late, for the start and the stop need nothing but the standard library.
+    from kubeletctl import podlines
+    from kubeletctl.errors import CtlError
+    from kubeletctl.rundir import RunDir
+
+    where = RunDir(str(run_dir))
+    print("==> Waiting for the pods of the manifests", flush=True)
+    began = time.monotonic()
+    while True:
+        try:
+            known, waiting = _look(where)
+        except CtlError as problem:  # a table is just being made
+            known, waiting = False, [str(problem)]
+        if known and not waiting:
+            break
+        if lock_holder(run_dir) is None:
+            raise NodeError("the kubelet has ended")
+        if time.monotonic() - began > seconds:
+            what = "; ".join(waiting) or "the manifests have not been read"
+            raise NodeError(f"not all pods are ready after {seconds:g} s: {what}")
+        time.sleep(POLL_SECONDS)
+    print(f"==> Ready after {time.monotonic() - began:.1f} s", flush=True)
+
+
 def stop(run_dir: Path, seconds: float) -> None:
-    """Ask the supervisor of a run directory to stop, and return when it is gone."""
-    pid = lock_holder(run_dir)
-    if pid is None:
+    """Ask the kubelet of a run directory to stop, and return when it is gone."""
+    keeper = lock_holder(keeper_directory(run_dir))
+    pid = keeper or lock_holder(run_dir)
+    if pid is not None:
+        _stop(run_dir, pid, seconds)
+    else
         print(f"==> No kubelet runs in {run_dir}")
         return
     print(f"==> Stopping the kubelet in {run_dir} (pid {pid})", flush=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import chain as joined
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -129,10 +129,8 @@ class LogReader:
 def read(reader: LogReader) -> Iterator[list[Piece]]:
     """Read a log to its end, as it is now; LogError when it cannot be read."""
     reader.require()
-    while not reader.full and (pieces := reader.step()) is not None:
-        yield pieces
-    if not reader.full:
-        yield reader.finish()
+    yield from _available(reader)
+    yield from _some(reader.finish())
 
 
 def follow(
@@ -144,21 +142,18 @@ def follow(
     """
     with Inotify() as watch:
         _watch(watch, reader)
-        asked = -recheck
-        over = False
+        over, asked = ended(), time.monotonic()
         while not over:
-            if time.monotonic() - asked >= recheck:
-                over = ended()  # before the last read: what was written until then is read
-                asked = time.monotonic()
-            while not reader.full and (pieces := reader.step()) is not None:
-                yield pieces
+            yield from _available(reader)
+            yield from _some(reader.pause())
             if reader.full:
                 return
-            yield reader.pause()
-            if not over:
-                watch.wait(max(0.0, asked + recheck - time.monotonic()))
-                watch.read()
-        yield reader.finish()
+            watch.wait(max(0.0, asked + recheck - time.monotonic()))
+            watch.read()
+            if time.monotonic() - asked >= recheck:
+                over, asked = ended(), time.monotonic()
+        yield from _available(reader)  # what was written until the end
+        yield from _some(reader.finish())
 
 
 async def stream(
@@ -169,46 +164,48 @@ async def stream(
 ) -> AsyncGenerator[list[Piece], None]:
     """Read a log without blocking the event loop; with ``ended``, on and on until it is true.
 
-    ``nudge`` is set by whoever hears that the container may have ended. Use it within
-    ``contextlib.aclosing``.
+    ``ended`` is asked whenever something was written, and must be quick. ``nudge`` is set by
+    whoever hears that the container may have ended. Use it within ``contextlib.aclosing``.
     """
     if ended is None:
         await _in_thread(reader.require)
-        async for pieces in _available(reader):
+        async for pieces in _stepwise(reader):
             yield pieces
-        if not reader.full:
-            yield reader.finish()
-        return
-    with Inotify() as watch:
-        _watch(watch, reader)
+    else:
         woken = nudge or asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def heard() -> None:
-            watch.read()
-            woken.set()
-
-        loop.add_reader(watch.fileno(), heard)
-        try:
+        with Inotify() as watch, _waking(watch, woken):
+            _watch(watch, reader)
             over = False
             while not over:
                 woken.clear()
-                over = ended()
-                async for pieces in _available(reader):
+                over = ended()  # before the last read: what was written until then is read
+                async for pieces in _stepwise(reader):
                     yield pieces
                 if reader.full:
                     return
-                yield reader.pause()
+                for pieces in _some(reader.pause()):
+                    yield pieces
                 if not over:
                     await _wait(woken, recheck)
-            yield reader.finish()
-        finally:
-            loop.remove_reader(watch.fileno())
-
-
-async def _available(reader: LogReader) -> AsyncGenerator[list[Piece], None]:
-    while not reader.full and (pieces := await _in_thread(reader.step)) is not None:
+    for pieces in _some(reader.finish()):
         yield pieces
+
+
+def _some(pieces: list[Piece]) -> Iterator[list[Piece]]:
+    """Return a list unless it is empty: nobody is to be told of nothing."""
+    if pieces:
+        yield pieces
+
+
+def _available(reader: LogReader) -> Iterator[list[Piece]]:
+    while not reader.full and (pieces := reader.step()) is not None:
+        yield from _some(pieces)
+
+
+async def _stepwise(reader: LogReader) -> AsyncGenerator[list[Piece], None]:
+    while not reader.full and (pieces := await _in_thread(reader.step)) is not None:
+        if pieces:
+            yield pieces
 
 
 async def _in_thread(work: Callable[[], T]) -> T:
@@ -223,6 +220,20 @@ async def _in_thread(work: Callable[[], T]) -> T:
     except asyncio.CancelledError:
         await asyncio.wait([future])
         raise
+
+
+@contextmanager
+def _waking(watch: Inotify, woken: asyncio.Event) -> Iterator[None]:
+    def heard() -> None:
+        watch.read()
+        woken.set()
+
+    loop = asyncio.get_running_loop()
+    loop.add_reader(watch.fileno(), heard)
+    try:
+        yield
+    finally:
+        loop.remove_reader(watch.fileno())
 
 
 async def _wait(woken: asyncio.Event, seconds: float) -> None:

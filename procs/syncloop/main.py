@@ -30,6 +30,7 @@ from procs.syncloop.gather import Gatherer
 from procs.syncloop.gc import ContainerGc, GcPolicy
 from procs.syncloop.images.manager import ImageManager
 from procs.syncloop.kit import Kit, Reached, pass_by
+from procs.syncloop.logs.rotation import Rotator
 from procs.syncloop.manager import Manager
 from procs.syncloop.runtime.hooks import Hooks
 from procs.syncloop.sources.sources import Sources
@@ -87,6 +88,7 @@ async def serve(process: Process, reached: Reached) -> None:
     manager.start(sources)
     _answer(process, sources)
     sources.start()
+    Rotator(process, client, cache, site).start()
     await process.stopping.wait()
     await client.close()
     await image_client.close()

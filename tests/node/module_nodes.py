@@ -27,7 +27,10 @@ from tests.node.settings import VERSIONS
 from tests.processes.node import wait_for
 
 # Crash loops of tests turn fast; the long delays are what tests with a clock of their own are for.
-CONFIG: dict[str, Any] = {"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}
+CONFIG: dict[str, Any] = {
+    "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"},
+    "clusterDNS": ["192.0.2.53"],
+}
 
 
 class Nodes:

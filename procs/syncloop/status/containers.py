@@ -228,8 +228,8 @@ def _unknown(same: ContainerStatus | None) -> ContainerState | None:
     """Return the state of a container that the runtime has lost sight of: it ran, so it ended."""
     if same is None or same.state is None:
         return None
-    if same.state.running is not None or lost() in (same.state, same.last_state):
-        return lost()
+    if same.state.running is not None:
+        return lost(same.container_id)
     told = _told(same, same.container_id)
     return ContainerState(terminated=told) if told is not None else None
 
@@ -360,15 +360,18 @@ def _waiting(reason: str, message: str) -> ContainerState:
     return ContainerState(waiting=ContainerStateWaiting(message=message, reason=reason))
 
 
-def _invented(reason: str, message: str, exit_code: int) -> ContainerState:
-    """Return the end of a container that nobody saw; no id: there is nothing to look at."""
-    ended = ContainerStateTerminated(exit_code=exit_code, message=message, reason=reason)
+def _invented(reason: str, message: str, exit_code: int, id_: str = "") -> ContainerState:
+    """Return the end of a container that nobody saw."""
+    ended = ContainerStateTerminated(id_, exit_code=exit_code, message=message, reason=reason)
     return ContainerState(terminated=ended)
 
 
-def lost() -> ContainerState:
-    """Return the end of a container that should have been there when its pod ended (P-118)."""
-    return _invented(UNKNOWN, LOST_MESSAGE, KILLED)
+def lost(id_: str = "") -> ContainerState:
+    """Return the end of a container that should be there and is not (P-106, P-118).
+
+    It has the id of one of which the runtime has something left.
+    """
+    return _invented(UNKNOWN, LOST_MESSAGE, KILLED, id_)
 
 
 def _id(context: Context, record: ContainerRecord) -> str:

@@ -23,7 +23,7 @@ from procs.syncloop.configs.container import ContainerContext, container_config,
 from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.sandbox import sandbox_config
 from procs.syncloop.events import NORMAL, WARNING
-from procs.syncloop.images.errors import ImageError
+from procs.syncloop.images.errors import ImageError, Reason
 from procs.syncloop.images.manager import Ensured
 from procs.syncloop.runtime import backoff
 from procs.syncloop.runtime.hooks import HookError
@@ -36,6 +36,7 @@ from procs.syncloop.workers.worker import Worker
 log = klog.get_logger(__name__)
 
 SANDBOX: Final = ""  # the journal's name of the sandbox
+_FAILURE_SHOWN_NS: Final = 10**9  # of a pull, before its back-off is what the status says
 _RESERVED: Final = "is reserved for"  # a call of a dead predecessor is still being given up
 
 
@@ -95,7 +96,10 @@ class Starter:
         if not plan.start:
             return
         ips = await self._ips(sandbox_id)
+        held = False  # an init container failed: those after it wait (P-75)
         for start in plan.start:
+            if held and start.kind is StartKind.INIT:
+                continue
             context = ContainerContext(
                 sandbox_id=sandbox_id,
                 sandbox=built,
@@ -111,8 +115,7 @@ class Starter:
                 await self._start(start, context)
             except RetryError as err:
                 self.result.failures.append(err)
-                if start.kind is StartKind.INIT:
-                    return  # the next one waits for it (P-75)
+                held = held or start.kind is StartKind.INIT
 
     # The sandbox.
 
@@ -229,7 +232,7 @@ class Starter:
             found = await task
         except ImageError as err:
             self._failed(start.name, err.reason, err.message)
-            raise RetryError(str(err), err.until_ns) from None
+            raise RetryError(str(err), self._again(err)) from None
         finally:
             task.cancel()
             self._save_backoffs()
@@ -237,6 +240,12 @@ class Starter:
             call = Call(CallStep.PULLED, start.attempt, found.ref)
             self._book.call(self._pod.uid, start.name, call)
         return found
+
+    def _again(self, err: ImageError) -> int:
+        """Return when to look again; soon after a failure, to show that it backs off (P-93)."""
+        if err.reason is Reason.BACKOFF or not err.until_ns:
+            return err.until_ns
+        return min(err.until_ns, self._kit.wall() + _FAILURE_SHOWN_NS)
 
     async def _drop_images(self) -> None:
         tasks = list(self._images.values())

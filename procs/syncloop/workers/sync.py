@@ -7,7 +7,6 @@ from typing import Final
 from kubelet import logging as klog
 from kubelet import times
 from kubelet.api.pod import Pod
-from kubelet.api.status import PodStatus
 from kubelet.channels.errors import ChannelError
 from kubelet.cri.errors import CriError
 from kubelet.pods.cgroups import pod_cgroup
@@ -57,14 +56,24 @@ async def sync(worker: Worker) -> float:
     pod = worker.pod
     status = publish(worker, record)
     if status.phase in TERMINAL:
-        _end(worker, pod, status)
+        worker.deliver(state.Ended())  # P-32
         return 0.0
-    left_ns = deadline_remaining(pod, times.to_ns(worker.row.started), worker.kit.wall())
+    if _time_left(worker, pod) == 0:
+        worker.kit.emit(pod, NORMAL, DEADLINE_REASON, DEADLINE_MESSAGE, "")
+        worker.deliver(state.Kill(DEADLINE_REASON, DEADLINE_MESSAGE))
+        return 0.0
     try:
         rest = await _act(worker, pod, record)
     except RetryError as err:
         rest = _delay(worker, [err])
-    return rest if left_ns is None else min(rest, left_ns / _NS)
+    left = _time_left(worker, pod)
+    return rest if left is None else min(rest, left)
+
+
+def _time_left(worker: Worker, pod: Pod) -> float | None:
+    """Return for how many seconds a pod may still be active (P-117); None: for ever."""
+    left = deadline_remaining(pod, times.to_ns(worker.row.started), worker.kit.wall())
+    return None if left is None else left / _NS
 
 
 def settle(worker: Worker, record: PodRecord | None) -> None:
@@ -109,25 +118,19 @@ def _make_room(worker: Worker, answer: Preempt) -> None:
         worker.peers.kill(victim.uid, event)
 
 
-def _end(worker: Worker, pod: Pod, status: PodStatus) -> None:
-    """Begin the end of a pod whose status says that it has ended (P-32)."""
-    if status.reason == DEADLINE_REASON:
-        worker.kit.emit(pod, NORMAL, DEADLINE_REASON, DEADLINE_MESSAGE, "")
-        worker.deliver(state.Kill(DEADLINE_REASON, DEADLINE_MESSAGE))
-    else:
-        worker.deliver(state.Ended())
-
-
 async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
     await _run_hooks_again(worker, pod, record)
     planned = plan(pod, _observed(worker, record))
+    if planned.nothing and planned.finished:
+        worker.deliver(state.Ended())  # it ended before any of its containers could say so
+        return 0.0
     if planned.nothing:
         _at_rest(worker)
         await worker.kit.gc.prune_pod(worker.uid, record)
         return worker.kit.jittered(worker.kit.process.config.duration("syncFrequency"))
     try:
         acted = await _stop_unwanted(worker, pod, record, planned)
-    except (StopError, CriError) as err:
+    except (StopError, CriError, OSError) as err:
         worker.kit.emit(pod, WARNING, "FailedKillPod", f"error killing pod: {err}", "")
         raise RetryError(str(err)) from None
     if not planned.start and not planned.new_sandbox:
@@ -204,9 +207,10 @@ async def _stop_unwanted(worker: Worker, pod: Pod, record: PodRecord | None, pla
         await stop_pod(worker, pod, record, grace, worker.kit.wall())
     else:
         await _stop_some(worker, pod, planned, grace)
-    for container_id in planned.remove:
+    known = {c.id: c for c in record.containers}
+    for container in (known[id_] for id_ in planned.remove if id_ in known):
         worker.kit.reached("remove:before", pod.uid)
-        await worker.kit.client.remove_container(container_id)
+        await worker.kit.gc.remove(record, container, keep_logs=planned.restart_all)
         worker.acted()
     return bool(planned.kill_pod or planned.kill or planned.remove)
 

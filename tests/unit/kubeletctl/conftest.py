@@ -89,7 +89,7 @@ def node(run_dir: Path, tables: Tables) -> Tree:
         status({**container(restarts=2), "lastState": last}),
     )
     tables.pod(
-        pod("job", phase="Pending"),
+        pod("job"),
         status(container(waiting={"reason": "ImagePullBackOff"}), ready=False, phase="Pending"),
         waits=(Wait(IMAGE, ago(10), tried="refused"),),
         step="getting an image",

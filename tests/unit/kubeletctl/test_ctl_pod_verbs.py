@@ -114,7 +114,7 @@ def test_pods_are_shown_when_other_tables_are_not_there(node: Tree):
     (node.root / "tables" / "inflight").write_bytes(b"garbage")
     done = node.run("pods")
     assert done.code == 0
-    assert lines(done)[-1][:4] == ["default", "web", "0/1", "Running"]  # by the pod's own row
+    assert lines(done)[-1][:4] == ["default", "web", "0/1", "Pending"]
     assert "kubeletctl: Table status is unavailable: " in done.err
     assert "kubeletctl: Table inflight is unavailable: " in done.err
     (node.root / "tables" / "pods").unlink()
@@ -223,13 +223,13 @@ def test_status_counts_pods_and_lists_those_that_are_not_ready(free_tree: Tree):
     """Counts by state, the reason in a few words, problems of manifests among the problems."""
     tables = Tables(free_tree.root)
     tables.pod(pod("web"), status())
-    tables.pod(pod("done", phase="Succeeded"), {"phase": "Succeeded"})
+    tables.pod(pod("done"), {"phase": "Succeeded"})
     tables.pod(
         pod("job"),
         status(container(waiting={"reason": "ImagePullBackOff"}), ready=False, phase="Pending"),
         waits=(Wait(IMAGE),),
     )
-    tables.pod(pod("big", phase="Failed", rejected="OutOfcpu\tno cpu left"), {"phase": "Failed"})
+    tables.pod(pod("big", rejected="OutOfcpu\tno cpu left"), {"phase": "Failed"})
     tables.sources("/m/bad.yaml: kind: Required value", file=True, http=False)
     done = free_tree.run("status")
     assert done.code == 0  # a bad manifest is not an illness of the kubelet

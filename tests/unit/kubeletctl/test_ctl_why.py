@@ -72,7 +72,7 @@ CASES = [
     (
         "image cannot be pulled (P-93)",
         facts(
-            pod(phase="Pending"),
+            pod(),
             status(container(waiting={"reason": "ImagePullBackOff"}), ready=False, phase="Pending"),
             waiting(
                 waits=(
@@ -121,7 +121,7 @@ CASES = [
     (
         "volume cannot be mounted (P-56)",
         facts(
-            pod(phase="Pending"),
+            pod(),
             status(container(waiting={"reason": "ContainerCreating"}), ready=False),
             waiting(step="mounting volumes", since_ns=ago(65)),
             volumes=(

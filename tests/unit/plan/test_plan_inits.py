@@ -216,3 +216,12 @@ def test_after_initialisation_other_init_containers_are_left_alone(state):
     """Nor is one that is missing run again (P-76)."""
     wanted = pod(init=[con("i"), con("j")])
     assert plan(wanted, seen(rec("app"), rec("j", state, code=1))).nothing
+
+
+@pytest.mark.parametrize(("rules", "expected"), [((rule("Restart", 137),), ["p/1"]), ((), [])])
+def test_a_sidecar_is_restarted_while_its_pod_may_go_on(rules, expected):
+    """The last container is killed: only with rules may it run again, and need the sidecar."""
+    app = con("app", restart_policy="Never", restart_policy_rules=rules)
+    observed = seen(rec("app"), done("p", 1), liveness_failed=frozenset({"app-0"}))
+    found = plan(pod(app, init=[side("p")]), observed)
+    assert (kills(found), starts(found)) == ({"app-0": KillReason.LIVENESS}, expected)

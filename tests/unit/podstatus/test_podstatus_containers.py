@@ -233,7 +233,7 @@ def test_p106_a_container_that_the_runtime_does_not_know():
     before = status_of(pod, held(ran("app", attempt=2)))
     status = status_of(pod, record, previous=before)
     found = shown(status)["containerStatuses"][0]
-    assert found["state"] == {"terminated": LOST}
+    assert found["state"] == {"terminated": {**LOST, "containerID": "containerd://app-2"}}
     assert found["restartCount"] == 3
     assert status_of(pod, record, previous=status) == status
     follower = status_of(pod, held(ran("app", attempt=3)), previous=status)
