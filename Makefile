@@ -20,13 +20,22 @@ ARGS ?=
 KUBELET = $(WITH_RUNTIME) $(VENV)/bin/kubelet --config '$(abspath $(CONFIG))' --run-dir '$(RUN_DIR)' \
 	$(if $(ROOT_DIR),--root-dir '$(ROOT_DIR)' --cert-dir '$(ROOT_DIR)/pki') $(ARGS)
 
-# RUNTIME=sim: a simulated runtime instead of the containerd of this machine, for a look on a laptop.
+# Where the pods run. Nothing: on a containerd of its own, with the pods in MANIFESTS, and nothing is
+# left of either when it stops. host: on the containerd of this machine, whose pods go on then. sim:
+# on a simulated runtime, without root.
 RUNTIME ?=
+MANIFESTS ?= deploy/demo
+WITH_CONTAINERD := $(VENV)/bin/python scripts/with_containerd.py
 export SIM_ARGS
-ifeq ($(RUNTIME),sim)
+ifeq ($(RUNTIME),)
+PREPARE = $(WITH_CONTAINERD) prepare
+AWAIT_PODS = $(VENV)/bin/python scripts/await_pods.py --run-dir '$(RUN_DIR)'
+WITH_RUNTIME = $(WITH_CONTAINERD) run --run-dir '$(RUN_DIR)' --manifests '$(abspath $(MANIFESTS))' --
+else ifeq ($(RUNTIME),sim)
 WITH_RUNTIME = scripts/with-sim.sh '$(abspath $(VENV)/bin/python)' '$(RUN_DIR)-sim'
-else ifneq ($(RUNTIME),)
-$(error RUNTIME=$(RUNTIME) is not known: leave it out, or say RUNTIME=sim)
+else ifeq ($(RUNTIME),host)
+else
+$(error RUNTIME=$(RUNTIME) is not known: leave it out, or say RUNTIME=host or RUNTIME=sim)
 endif
 
 DETACH ?=
@@ -41,11 +50,14 @@ export PYTHON
 ##@ Run a node
 
 .PHONY: run
-run: setup ## Start a standalone node; DETACH=1: in the background; RUNTIME=sim: simulated. ARGS="-v 4" adds flags
+run: setup ## Start a node with a demo pod; DETACH=1: in the background; RUNTIME=host or sim. ARGS="-v 4" adds flags
+	@$(PREPARE)
 ifneq ($(filter-out 0 no false,$(DETACH)),)
-	@$(VENV)/bin/python scripts/node.py start --run-dir '$(RUN_DIR)' --log '$(LOG)' -- $(KUBELET)
+	@$(VENV)/bin/python scripts/node.py start --run-dir '$(RUN_DIR)' --log '$(LOG)' --seconds 60 -- $(KUBELET)
+	@$(AWAIT_PODS)
 	@# Status 1 says that something is wrong with the node, and has just said what: the start worked.
 	@$(VENV)/bin/kubeletctl --run-dir '$(RUN_DIR)' status || [ $$? -eq 1 ]
+	@echo; $(VENV)/bin/kubeletctl --run-dir '$(RUN_DIR)' pods
 else
 	@echo "==> Starting a standalone node in $(RUN_DIR) (Ctrl-C stops it, 'make status' elsewhere shows it)"
 	@exec $(KUBELET)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Starts a kubelet in the background and stops it again.
 
-This is behind ``make run DETACH=1`` and ``make stop``. The start waits for READY=1 on a notification
-socket of its own and for the process's pidfd at once, the stop waits for the pidfd. Whether a
-kubelet runs is answered by the kernel: its supervisor holds a lock on ``<run directory>/lock`` as
-long as it lives, and ``with_containerd.py`` one on ``<run directory>-containerd/lock``.
+This is behind ``make run DETACH=1`` and ``make stop``. Nothing here polls: the start waits for
+READY=1 on a notification socket of its own and for the process's pidfd at once, the stop waits for
+the pidfd. Whether a kubelet runs is answered by the kernel: its supervisor holds a lock on ``<run
+directory>/lock`` as long as it lives, and ``with_containerd.py`` one in a directory beside it.
 """
 
 from __future__ import annotations
@@ -161,45 +161,30 @@ def _give_up(process: subprocess.Popen[bytes], log: Path, failure: BaseException
     return f"{cause} ({ended}); its log is {log}"
 
 
-def await_pods(run_dir: Path, seconds: float) -> None:
-    """Return when every pod of the node's manifests is ready or has completed.
-
-    A poll: nobody tells a command outside the tree that a table has changed.
-    """
-    # Late, for the start and the stop need nothing but the standard library.
-    from kubeletctl import podlines
-    from kubeletctl.errors import CtlError
-    from kubeletctl.rundir import RunDir
-
-    where = RunDir(str(run_dir))
-    print("==> Waiting for the pods of the manifests", flush=True)
-    began = time.monotonic()
-    while True:
-        try:
-            known, waiting = _look(where)
-        except CtlError as problem:  # a table is just being made
-            known, waiting = False, [str(problem)]
-        if known and not waiting:
-            break
-        if lock_holder(run_dir) is None:
-            raise NodeError("the kubelet has ended")
-        if time.monotonic() - began > seconds:
-            what = "; ".join(waiting) or "the manifests have not been read"
-            raise NodeError(f"not all pods are ready after {seconds:g} s: {what}")
-        time.sleep(POLL_SECONDS)
-    print(f"==> Ready after {time.monotonic() - began:.1f} s", flush=True)
-
-
 def stop(run_dir: Path, seconds: float) -> None:
-    """Ask the kubelet of a run directory to stop, and return when it is gone."""
+    """Ask the kubelet of a run directory to stop, and return when it is gone.
+
+    One with a containerd of its own is stopped through its keeper, which cleans up afterwards. A
+    keeper that was killed has left its directory, and the work to do now.
+    """
     keeper = lock_holder(keeper_directory(run_dir))
     pid = keeper or lock_holder(run_dir)
-    if pid is not None:
-        _stop(run_dir, pid, seconds)
-    else
+    if pid is None:
         print(f"==> No kubelet runs in {run_dir}")
-        return
-    print(f"==> Stopping the kubelet in {run_dir} (pid {pid})", flush=True)
+    else:
+        print(f"==> Stopping the kubelet in {run_dir} (pid {pid})", flush=True)
+        left = "nothing of its pods is left" if keeper else "pods, if any, go on"
+        took = _end(run_dir, pid, max(seconds, KEEPER_SECONDS) if keeper else seconds)
+        print(f"==> Stopped after {took:.1f} s; {left}", flush=True)
+    if keeper_directory(run_dir).exists():
+        cleaner = str(Path(__file__).with_name("with_containerd.py"))
+        clean = [sys.executable, cleaner, "clean", "--run-dir", str(run_dir)]
+        if subprocess.run(clean, check=False).returncode:
+            raise NodeError("what a run that was killed has left could not be removed")
+
+
+def _end(run_dir: Path, pid: int, seconds: float) -> float:
+    """Ask a process to end, and return how long that took."""
     began = time.monotonic()
     try:
         gone = wait_gone(pid, seconds, signal.SIGTERM)
@@ -210,7 +195,7 @@ def stop(run_dir: Path, seconds: float) -> None:
             f"it still runs after {seconds:g} s; 'kubeletctl --run-dir {run_dir} status' shows "
             f"what it waits for, 'kill -KILL {pid}' ends it (pods go on either way)"
         )
-    print(f"==> Stopped after {time.monotonic() - began:.1f} s; pods, if any, go on")
+    return time.monotonic() - began
 
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:

@@ -52,9 +52,9 @@ def say(line: str) -> None:
     """Tell what is being done, also to whoever waits for the kubelet in the background."""
     print(f"==> {line}", flush=True)
     if address := os.environ.get("NOTIFY_SOCKET"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifications:
-            with contextlib.suppress(OSError):  # nobody waits any more
-                notifications.sendto(f"STATUS={line}".encode(), address.replace("@", "\0", 1))
+        notifications = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        with notifications, contextlib.suppress(OSError):  # nobody may wait any more
+            notifications.sendto(f"STATUS={line}".encode(), address.replace("@", "\0", 1))
 
 
 class Signals:

@@ -9,12 +9,19 @@ from __future__ import annotations
 
 import os
 import stat
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubelet.logs.errors import LogError, NoLogError
-from kubelet.logs.names import Form, all_rotated
+from kubelet.logs.names import Form, Rotated, all_rotated, rotated
 
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK  # nobody hangs at what is no file
+
+
+class Successor(NamedTuple):
+    """A file of a log that is open, and comes next."""
+
+    name: str
+    fd: int
 
 
 class Chain:
@@ -25,6 +32,7 @@ class Chain:
         self.directory, self._name = os.path.split(self.path)
         self._fd = -1
         self._at = 0
+        self._floor = ""  # stamp of the last part that is not after the current file
 
     def open(self) -> bool:
         """Open the log if it is not yet; False: there is none. LogError says what is wrong.
@@ -33,13 +41,12 @@ class Chain:
         """
         if self._fd >= 0:
             return True
-        for path in (self.path, *reversed(self._moved())):
-            try:
-                self._fd = _open(path)
-            except FileNotFoundError:
-                continue
-            self._at = 0
-            return True
+        plain = [part for part in self._parts() if part.form is Form.PLAIN]
+        for name in (self._name, *(part.name for part in reversed(plain))):
+            fd = self._open(name)
+            if fd is not None:
+                self._take(name, fd)
+                return True
         return False
 
     def require(self) -> None:
@@ -74,7 +81,7 @@ class Chain:
             return True
         return False
 
-    def successor(self) -> int | None:
+    def successor(self) -> Successor | None:
         """Open the file that comes after the current one; None: there is none yet.
 
         The current one is not given up: what was written to it at the last moment can be read.
@@ -82,22 +89,21 @@ class Chain:
         if self._fd < 0:
             return None
         current = os.fstat(self._fd)
-        if self._is(current):
+        if _is(self.path, current):
             return None
-        for path in (*self._later(current), self.path):
-            try:
-                fd = _open(path)
-            except FileNotFoundError:
+        for name in (*self._later(current), self._name):
+            fd = self._open(name)
+            if fd is None:
                 continue
             if not os.path.samestat(os.fstat(fd), current):
-                return fd
+                return Successor(name, fd)
             os.close(fd)
         return None
 
-    def switch(self, fd: int) -> None:
+    def switch(self, successor: Successor) -> None:
         """Go on with another file, from its beginning."""
         self.close()
-        self._fd, self._at = fd, 0
+        self._take(*successor)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -105,45 +111,49 @@ class Chain:
             os.close(self._fd)
             self._fd = -1
 
-    def _moved(self) -> list[str]:
-        """Return the parts that were moved away and are as they were, oldest first."""
+    def _take(self, name: str, fd: int) -> None:
+        self._fd, self._at = fd, 0
+        part = rotated(name, self._name)
+        stamps = [part.stamp] if part is not None else [one.stamp for one in self._parts()]
+        self._floor = max(stamps, default="")
+
+    def _open(self, name: str) -> int | None:
+        return _open(f"{self.directory}/{name}")
+
+    def _parts(self) -> list[Rotated]:
+        """Return the parts that were moved away, oldest first."""
         try:
-            names = os.listdir(self.directory)
+            return all_rotated(os.listdir(self.directory), self._name)
         except OSError:
             return []
-        found = all_rotated(names, self._name)
-        return [f"{self.directory}/{one.name}" for one in found if one.form is Form.PLAIN]
-
-    def _is(self, current: os.stat_result) -> bool:
-        """Whether a file is still what the log's own name stands for."""
-        try:
-            return os.path.samestat(os.stat(self.path), current)
-        except OSError:
-            return False
 
     def _later(self, current: os.stat_result) -> list[str]:
-        """Return the parts that were moved away after the current file was.
+        """Return the parts that were moved away after the current file was, in their order.
 
-        Where the current file itself is no longer to be found, the last writes tell.
+        Where the current file itself is no longer to be found, they are those that were not there
+        when it was opened.
         """
-        moved = []
-        for path in self._moved():
-            try:
-                found = os.stat(path)
-            except FileNotFoundError:
-                continue
-            moved.append((path, found))
-        for index, (_, found) in enumerate(moved):
-            if os.path.samestat(found, current):
-                return [path for path, _ in moved[index + 1 :]]
-        return [path for path, found in moved if found.st_mtime_ns > current.st_mtime_ns]
+        plain = [part for part in self._parts() if part.form is Form.PLAIN]
+        for index, part in enumerate(plain):
+            if _is(f"{self.directory}/{part.name}", current):
+                return [later.name for later in plain[index + 1 :]]
+        return [part.name for part in plain if part.stamp > self._floor]
 
 
-def _open(path: str) -> int:
+def _is(path: str, current: os.stat_result) -> bool:
+    """Whether a path stands for a file that is open."""
+    try:
+        return os.path.samestat(os.stat(path), current)
+    except OSError:
+        return False
+
+
+def _open(path: str) -> int | None:
+    """Open a log; None: it is not there."""
     try:
         fd = os.open(path, _FLAGS)
     except FileNotFoundError:
-        raise
+        return None
     except OSError as err:
         raise LogError(f"failed to open log file {path}: {err.strerror}") from None
     if not stat.S_ISREG(os.fstat(fd).st_mode):

@@ -116,13 +116,13 @@ class LogReader:
 
     def _go_over(self) -> list[Piece] | None:
         """Go over to the file that has replaced this one, once this one is read to its end."""
-        fd = self._chain.successor()
-        if fd is None:
+        successor = self._chain.successor()
+        if successor is None:
             return None
         rest: list[Record] = []
         while data := self._chain.read(BLOCK):  # written between the end and the replacement
             rest += self._decoder.feed(data)
-        self._chain.switch(fd)
+        self._chain.switch(successor)
         return self._renderer.render(joined(rest, self._decoder.finish()))
 
 

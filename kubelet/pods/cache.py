@@ -112,6 +112,11 @@ class RuntimeCache:
         """Return what is known of a pod, and as of when."""
         return self._trusted(self._view.pod(uid))
 
+    def raw(self, uid: str) -> bytes | None:
+        """Return a pod's entry as it is written: to see cheaply whether it is another one now."""
+        entry = self._entry(uid)
+        return entry.payload if entry is not None else None
+
     def runtime(self) -> RuntimeRecord | None:
         """Return what is known of the runtime."""
         return self._view.runtime()[0]

@@ -143,6 +143,7 @@ class WorkRow:
     backoffs: dict[str, Backoff] = field(default_factory=dict)  # by container, or image:<image>
     reasons: dict[str, str] = field(default_factory=dict)  # container -> "Reason\tmessage" (P-102)
     calls: dict[str, Call] = field(default_factory=dict)  # by container, "" for the sandbox
+    restarting: bool = False  # all containers are being restarted in place (P-81)
 
     def to_wire(self) -> dict[str, Any]:
         """Return the row as a plain map."""

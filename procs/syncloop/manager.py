@@ -150,17 +150,19 @@ class Manager:
         if hint.table != TABLE:
             return
         if hint.key == ANY_KEY:
-            self._wake_all()
+            self._look_at_all()
         elif hint.key == RUNTIME_KEY:
             self._wake_waiting()
         elif (worker := self._workers.get(hint.key)) is not None:
-            worker.wake()
+            worker.runtime_changed()
         else:
             self._due.set()
 
-    def _wake_all(self) -> None:
+    def _look_at_all(self) -> None:
+        """See whose entry has changed; each second something has, if only a stamp."""
         for worker in self._workers.values():
-            worker.wake()
+            worker.runtime_changed()
+        self._wake_waiting()
 
     def _wake_waiting(self) -> None:
         """Wake who waits for the runtime itself: its network may have come up (P-51)."""

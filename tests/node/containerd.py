@@ -90,6 +90,7 @@ class Containerd:
                 stdout=log,
                 stderr=log,
                 cwd="/",
+                process_group=0,  # Ctrl-C of a terminal is for whoever started this
             )
             self._await_notice(notify)
         self.await_ready()

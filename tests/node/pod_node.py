@@ -139,8 +139,12 @@ class PodNode(Node):
 
     def pods(self) -> dict[str, PodRow]:
         """The rows of all pods, by name."""
+        return {row.name: row for row in self.rows()}
+
+    def rows(self) -> list[PodRow]:
+        """The rows of all pods, those last that were seen last."""
         rows = [PodRow.from_wire(value) for value in self._rows("pods").values()]
-        return {row.name: row for row in sorted(rows, key=lambda row: row.seen_ns)}
+        return sorted(rows, key=lambda row: row.seen_ns)
 
     def uid(self, name: str) -> str:
         """The uid of a pod."""
@@ -270,7 +274,9 @@ class PodNode(Node):
 
     def output(self, name: str, container: str = "c", attempt: int = 0) -> str:
         """What a container has written so far."""
-        row = self.pods()[name]
+        row = self.pods().get(name)
+        if row is None:
+            return ""
         path = self.logs / f"{row.namespace}_{name}_{row.uid}" / container / f"{attempt}.log"
         lines = path.read_text().splitlines() if path.exists() else []
         return "".join(line.split(" ", 3)[3] + "\n" for line in lines)

@@ -348,15 +348,15 @@ def test_a_volume_that_is_read_only(node):
     assert "Read-only file system" in text
 
 
-@pytest.mark.parametrize("medium", ["", "Memory"])
-def test_the_group_of_a_volume(node, medium):
+@pytest.mark.parametrize(("medium", "mode"), [("", "2777"), ("Memory", "3777")])
+def test_the_group_of_a_volume(node, medium, mode):
     """fsGroup owns the volume and what is made in it, for users of that group (L-33)."""
     context = {"runAsUser": 1001, "fsGroup": 1234}
     spec = {"volumes": [volume(emptyDir={"medium": medium})], "securityContext": context}
     script = "stat -c '%g %a' /v; touch /v/file; stat -c '%u %g' /v/file"
     name = f"group{medium.lower()}"
     text = run(node, name, script, spec=spec, volumeMounts=[mount()])
-    assert text == "1234 2777\n1001 1234\n"
+    assert text == f"1234 {mode}\n1001 1234\n"
 
 
 def test_a_volume_without_an_api_server(node):

@@ -57,6 +57,7 @@ def _context(worker: Worker, before: PodStatus | None) -> Context:
         start_time=row.started,
         recursive_read_only=runtime is not None
         and any(h.recursive_read_only_mounts for h in runtime.handlers),
+        restarting_all=work.restarting,
     )
 
 

@@ -121,6 +121,9 @@ def _make_room(worker: Worker, answer: Preempt) -> None:
 async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
     await _run_hooks_again(worker, pod, record)
     planned = plan(pod, _observed(worker, record))
+    if planned.restart_all != worker.work.restarting:
+        worker.update_work(restarting=planned.restart_all)
+        publish(worker, record)
     if planned.nothing and planned.finished:
         worker.deliver(state.Ended())  # it ended before any of its containers could say so
         return 0.0

@@ -8,6 +8,7 @@ cancels it; many events while a stage runs are one more run of it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from kubelet.api.pod import Pod
 from kubelet.channels.errors import ChannelError
 from kubelet.pods.cache import Seen
 from kubelet.pods.rows import PodRow, Wait, WorkerState, WorkRow
+from kubelet.pods.runtime import PodRecord
 from procs.syncloop.kit import Kit
 from procs.syncloop.workers import state
 from procs.syncloop.workers.book import Book
@@ -49,6 +51,8 @@ class Worker:
         self.waits_for_network = False
         self.messages: dict[str, str] = {}  # termination messages by container id
         self.peers = peers
+        self._observed: PodRecord | None = None  # as its stages last saw the pod
+        self._raw: bytes | None = None  # the entry that this was
         self._woken = asyncio.Event()
         self._stage: asyncio.Task[float] | None = None
         self._outdated = False
@@ -93,6 +97,16 @@ class Worker:
     def wake(self) -> None:
         """Have it look, now or after what it is doing."""
         self._woken.set()
+
+    def runtime_changed(self) -> None:
+        """Take that the runtime's entry of the pod was written: wake if it says anything new.
+
+        A look that this worker asked for itself is no news. Were it some, whatever fails would be
+        tried again at once for ever.
+        """
+        raw = self.kit.cache.raw(self.uid)
+        if raw != self._raw and self.kit.cache.get(self.uid).record != self._observed:
+            self.wake()
 
     def _cancel(self) -> None:
         stage = self._stage
@@ -142,23 +156,26 @@ class Worker:
 
     async def observe(self) -> Seen:
         """Return the pod as the runtime holds it, seen after the last action of this worker."""
-        seen = self.kit.cache.get(self.uid)
-        while seen.stamp_ns <= self.acted_ns:
+        while (seen := self._look()).stamp_ns <= self.acted_ns:
             try:
                 await self.kit.cache.look(self.uid, _LOOK_SECONDS)
-                seen = await self.kit.cache.get_newer_than(self.uid, self.acted_ns, _LOOK_SECONDS)
+                await self.kit.cache.get_newer_than(self.uid, self.acted_ns, _LOOK_SECONDS)
             except (ChannelError, TimeoutError) as err:
                 what = "the container runtime to be looked at"
                 self.step("waiting for a look", Wait(what, self.kit.wall(), tried=str(err)))
-                seen = await self._next_look()
+                await self._next_look()
         return seen
 
-    async def _next_look(self) -> Seen:
+    async def _next_look(self) -> None:
         """Wait for the next look that pleg makes by itself."""
-        try:
-            return await self.kit.cache.get_newer_than(self.uid, self.acted_ns, 1.0)
-        except TimeoutError:
-            return self.kit.cache.get(self.uid)
+        with contextlib.suppress(TimeoutError):
+            await self.kit.cache.get_newer_than(self.uid, self.acted_ns, 1.0)
+
+    def _look(self) -> Seen:
+        self._raw = self.kit.cache.raw(self.uid)  # first: what is newer is news
+        seen = self.kit.cache.get(self.uid)
+        self._observed = seen.record
+        return seen
 
     def acted(self) -> None:
         """Note that the runtime was changed: what was seen before does not count any more."""

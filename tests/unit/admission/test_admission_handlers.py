@@ -462,7 +462,7 @@ def test_this_host_by_itself(tmp_path):
     head = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
     path = tmp_path / "kubelet.yaml"
     path.write_text(head + "featureGates:\n  PodLevelResources: false\n")
-    effective = config.load([f"--config={path}", "--kubeconfig=/k"]).effective
+    effective = config.load([f"--config={path}", "--kubeconfig=/k"]).config
     found = host_facts(effective, RuntimeRecord(features=("supplemental_groups_policy",)))
     assert found.strict_groups is True
     assert found.pod_level_resources is False

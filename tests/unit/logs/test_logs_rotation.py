@@ -93,15 +93,15 @@ def test_stamps_only_grow(names: list[str], wanted: str):
 
 def test_policy_is_what_is_configured():
     """The defaults are those of a kubelet; a negative size turns it off."""
-    assert RotationPolicy.of(config.load([])) == RotationPolicy(10 << 20, 5, 1, 10.0)
-    assert RotationPolicy.of(config.load(["--container-log-max-size=-1"])) is None
+    assert RotationPolicy.of(config.load([]).config) == RotationPolicy(10 << 20, 5, 1, 10.0)
+    assert RotationPolicy.of(config.load(["--container-log-max-size=-1"]).config) is None
 
 
 # --- rounds ---
 
 
 def test_log_over_the_size_is_rotated(runtime: Runtime):
-    """The newest part stays as it is, older ones are compressed, and no more than the limit stay."""
+    """The newest part stays as it is, older ones are compressed, no more than the limit stay."""
     work = rounds(runtime, size=100, files=3)
     for at in range(5):
         one_round(work, running(runtime.path))

@@ -1,0 +1,240 @@
+"""Lifecycle hooks on a real containerd: what runs when, and what their failures come to."""
+
+from __future__ import annotations
+
+from tests.node.module_nodes import (
+    Notes,
+    container_of,
+    each_node,
+    node24,
+    nodes,
+    note,
+    running,
+    state_of,
+)
+from tests.node.pod_node import is_ready, pod, sh, sleeper
+from tests.processes.node import alive
+
+__all__ = ["each_node", "node24", "nodes"]
+
+LOOP = "while true; do sleep 0.1; done"
+TELLS = f"trap '{note('term')}; exit 0' TERM; {note('main')}; {LOOP}"
+
+
+def run(script):
+    """A hook that runs a shell script in the container."""
+    return {"exec": {"command": ["sh", "-c", script]}}
+
+
+def get(path, port=8080, **more):
+    """A hook that asks a server."""
+    return {"httpGet": {"path": path, "port": port, **more}}
+
+
+def hooked(notes, script=TELLS, **hooks):
+    """A container with hooks."""
+    return sh(script, lifecycle=hooks, **notes.mounts)
+
+
+def restarts(status, name="c"):
+    """How often a container was started again."""
+    return container_of(status, name).get("restartCount", 0)
+
+
+# After the start.
+
+
+def test_a_hook_after_the_start(each_node):
+    """It runs in the container; until it ends, the container is not ready (P-144)."""
+    notes = Notes(each_node, "post")
+    hook = run(f"until [ -e /notes/go ]; do sleep 0.1; done; {note('hook')}")
+    name = each_node.write(pod("post", hooked(notes, postStart=hook), volumes=notes.volumes))
+    notes.await_line("main")
+    status = each_node.await_status(name, "it runs", running())
+    assert not is_ready(status)
+    assert container_of(status)["started"] is False
+    (notes.directory / "go").touch()
+    each_node.await_ready(name)
+    assert notes.lines() == ["main", "hook"]
+
+
+def test_the_next_container_waits_for_the_hook(node24):
+    """Containers of a pod start one after the other, each after the hook before it (P-144)."""
+    notes = Notes(node24, "next")
+    hook = {"postStart": run(f"sleep 0.3; {note('hook')}")}
+    first = sleeper("first", lifecycle=hook, **notes.mounts)
+    second = sh(f"{note('second')}; {LOOP}", "second", **notes.mounts)
+    name = node24.write(
+        pod("next", first, second, volumes=notes.volumes, terminationGracePeriodSeconds=1)
+    )
+    node24.await_ready(name)
+    assert notes.await_line("second") == ["hook", "second"]
+
+
+def test_a_hook_that_fails_after_the_start(each_node):
+    """Its container is ended and started again, and says why (P-144)."""
+    notes = Notes(each_node, "fails")
+    hook = run("[ -e /notes/ok ] || { touch /notes/ok; echo no luck; exit 9; }")
+    name = each_node.write(pod("fails", hooked(notes, postStart=hook), volumes=notes.volumes))
+    event = each_node.await_event(name, "FailedPostStartHook")
+    assert (event["type"], event["message"]) == ("Warning", "PostStartHook failed")
+    status = each_node.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
+    assert container_of(status)["lastState"]["terminated"]["exitCode"] == 0
+    killing = next(e for e in each_node.events(name) if e["reason"] == "Killing")
+    assert killing["message"] == "FailedPostStartHook"
+
+
+def test_the_reason_of_a_failed_hook(node24):
+    """The container waits with PostStartHookError, or in back-off from then on."""
+    notes = Notes(node24, "reason")
+    hook = run("echo no luck; exit 9")
+    name = node24.write(pod("reason", hooked(notes, postStart=hook), volumes=notes.volumes))
+    status = node24.await_status(
+        name,
+        "the reason is told",
+        lambda s: state_of(s).get("waiting", {}).get("reason") == "PostStartHookError",
+    )
+    message = state_of(status)["waiting"]["message"]
+    assert "Exec lifecycle hook" in message
+    assert "exited with 9" in message
+    assert "no luck" in message
+
+
+def test_a_hook_that_fails_in_a_pod_that_never_restarts(node24):
+    """The container has ended, and so has the pod."""
+    notes = Notes(node24, "never")
+    container = hooked(notes, postStart=run("exit 9"))
+    name = node24.write(pod("never", container, restartPolicy="Never", volumes=notes.volumes))
+    status = node24.await_status(name, "it ended", lambda s: s["phase"] in {"Failed", "Succeeded"})
+    assert "terminated" in state_of(status)
+    assert restarts(status) == 0
+
+
+# Before the end.
+
+
+def test_a_hook_before_the_end(each_node):
+    """It runs while the container does, and only then the container is told (P-141)."""
+    notes = Notes(each_node, "pre")
+    hook = run(f"{note('hook')}; sleep 0.3; {note('hook-done')}")
+    name = each_node.write(pod("pre", hooked(notes, preStop=hook), volumes=notes.volumes))
+    each_node.await_ready(name)
+    notes.await_line("main")
+    each_node.remove("pre")
+    each_node.await_gone(name)
+    assert notes.lines() == ["main", "hook", "hook-done", "term"]
+
+
+def test_a_hook_that_hangs(node24):
+    """It is cut off when the grace is over, which is said, and the container is ended."""
+    notes = Notes(node24, "hangs")
+    hook = run(f"{note('hook')}; while true; do sleep 0.1; done")
+    name = node24.apply(
+        pod(
+            "hangs",
+            hooked(notes, preStop=hook),
+            volumes=notes.volumes,
+            terminationGracePeriodSeconds=3,
+        )
+    )
+    node24.await_ready(name)
+    notes.await_line("main")
+    node24.delete(name)
+    event = node24.await_event(name, "FailedPreStopHook")
+    assert event["type"] == "Warning"
+    node24.await_gone(name)
+    assert notes.lines() == ["main", "hook", "term"]
+
+
+def test_the_time_of_a_hook_counts(node24):
+    """What it took is not there for the container: it is killed although it goes on."""
+    notes = Notes(node24, "counts")
+    stubborn = f"trap '{note('term')}' TERM; {note('main')}; {LOOP}"
+    hook = run(f"sleep 2; {note('hook')}")
+    name = node24.write(
+        pod(
+            "counts",
+            hooked(notes, stubborn, preStop=hook),
+            volumes=notes.volumes,
+            terminationGracePeriodSeconds=4,
+        )
+    )
+    node24.await_ready(name)
+    notes.await_line("main")
+    pid = node24.pid_of(name)
+    node24.remove("counts")
+    node24.await_gone(name)
+    assert notes.lines() == ["main", "hook", "term"]
+    assert not alive(pid)
+
+
+def test_a_hook_that_fails_before_the_end(node24):
+    """It is said, and the container is ended all the same (P-143)."""
+    notes = Notes(node24, "bad")
+    slow = f"trap 'sleep 1; {note('term')}; exit 0' TERM; {note('main')}; {LOOP}"
+    name = node24.write(
+        pod("bad", hooked(notes, slow, preStop=run("exit 4")), volumes=notes.volumes)
+    )
+    node24.await_ready(name)
+    notes.await_line("main")
+    node24.remove("bad")
+    event = node24.await_event(name, "FailedPreStopHook")
+    assert (event["type"], event["message"]) == ("Warning", "PreStopHook failed")
+    node24.await_gone(name)
+    assert notes.lines() == ["main", "term"]
+
+
+# Hooks that ask a server, and those that only wait.
+
+
+def served(notes, script=TELLS):
+    """A container's script that serves /notes/www, and says what was asked for."""
+    page = "mkdir -p /notes/www/cgi-bin; for p in post pre; do "
+    page += "printf '#!/bin/sh\\necho %s >> /notes/lines\\necho; echo ok\\n' $p "
+    page += "> /notes/www/cgi-bin/$p; chmod 755 /notes/www/cgi-bin/$p; done"
+    return f"{page}; httpd -p 8080 -h /notes/www; {script}"
+
+
+def test_hooks_that_ask_a_server(each_node):
+    """A request is sent to the pod, by a port's number or name; any answer will do (P-145)."""
+    notes = Notes(each_node, "http")
+    container = hooked(
+        notes, served(notes), postStart=get("/none"), preStop=get("/cgi-bin/pre", "web")
+    )
+    container["ports"] = [{"name": "web", "containerPort": 8080}]
+    name = each_node.write(pod("http", container, volumes=notes.volumes))
+    each_node.await_ready(name)
+    each_node.remove("http")
+    each_node.await_gone(name)
+    lines = notes.lines()
+    assert lines[-2:] == ["pre", "term"]
+
+
+def test_a_server_that_is_not_there(node24):
+    """The hook has failed: the container is ended and tried again."""
+    notes = Notes(node24, "deaf")
+    name = node24.write(
+        pod("deaf", hooked(notes, postStart=get("/", 9)), volumes=notes.volumes)
+    )
+    status = node24.await_status(
+        name,
+        "the reason is told",
+        lambda s: state_of(s).get("waiting", {}).get("reason") == "PostStartHookError",
+    )
+    assert "HTTP lifecycle hook (/)" in state_of(status)["waiting"]["message"]
+
+
+def test_a_hook_that_waits(node24):
+    """The container is told after that time, and no sooner than its hook allows."""
+    notes = Notes(node24, "sleeps")
+    count = f"trap '{note('term')}; exit 0' TERM; {note('main')}; "
+    count += f"while true; do sleep 0.1; [ -e /notes/removed ] && {note('alive')}; done"
+    container = hooked(notes, count, preStop={"sleep": {"seconds": 2}})
+    name = node24.write(pod("sleeps", container, volumes=notes.volumes))
+    node24.await_ready(name)
+    notes.await_line("main")
+    (notes.directory / "removed").touch()
+    node24.remove("sleeps")
+    node24.await_gone(name)
+    assert notes.lines()[-1] == "term"
+    assert notes.lines().count("alive") >= 5
