@@ -7,7 +7,15 @@ from typing import Any, Final
 
 from kubeletctl.fields import obj, objs, text, whole
 from kubeletctl.pods import UNREADABLE, PodView
-from kubeletctl.podstate import COMPLETED, RUNNING, TERMINAL, TERMINATING, Summary, condition
+from kubeletctl.podstate import (
+    COMPLETED,
+    RUNNING,
+    TERMINAL,
+    TERMINATING,
+    Summary,
+    condition,
+    running_init,
+)
 from kubeletctl.screen import Cell, Style
 from kubeletctl.words import kube_age
 
@@ -47,7 +55,12 @@ def trouble(one: PodView) -> str:
         return f"waits for {one.waits_for}"
     reasons = [f"{name}: {_message(str(why))}" for name, why in obj(one.work, "reasons").items()]
     said = text(one.status, "message") or _waiting(one) or text(one.work, "step")
-    return reasons[0] if reasons else said or _unready(one)
+    return reasons[0] if reasons else said or _initializing(one) or _unready(one)
+
+
+def _initializing(one: PodView) -> str:
+    found = running_init(one.document, one.status)
+    return f"waits for init container {found.name} to end" if found else ""
 
 
 def _message(reason: str) -> str:

@@ -62,6 +62,27 @@ def summarize(document: Document, status: Document, *, ending: bool = False) -> 
     return Summary(word, ready, total, restarts, restarted)
 
 
+class RunningInit(NamedTuple):
+    """The init container that the others wait for."""
+
+    name: str
+    number: int  # counted from 1
+    total: int
+    started: str  # as the API writes it
+
+
+def running_init(document: Document, status: Document) -> RunningInit | None:
+    """Return the init container, no sidecar, that runs; None if there is none."""
+    spec = obj(document, "spec")
+    sidecars = _sidecars(spec)
+    names = [text(one, "name") for one in objs(spec, "initContainers")]
+    for one in objs(status, "initContainerStatuses"):
+        name, runs = text(one, "name"), obj(one, "state", "running")
+        if "running" in obj(one, "state") and name in names and name not in sidecars:
+            return RunningInit(name, names.index(name) + 1, len(names), text(runs, "startedAt"))
+    return None
+
+
 def condition(status: Document, kind: str) -> str:
     """Return the status of a condition: "True", "False", "Unknown", or "" where there is none."""
     for one in objs(status, "conditions"):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kubelet.pods.rows import (
+    CallStep,
     Ending,
     Event,
     PodRow,
@@ -17,11 +18,13 @@ from kubelet.pods.rows import (
 )
 from kubelet.times import to_ns
 from kubeletctl.fields import Document, flag, obj, objs, text, whole
-from kubeletctl.podstate import TERMINAL, TERMINATING, Summary, condition
+from kubeletctl.podstate import TERMINAL, TERMINATING, Summary, condition, running_init
 from kubeletctl.state import Quarantined
 from kubeletctl.words import age, clock_time, count
 
 _RECENT_NS = 600 * 10**9  # a warning that is older explains nothing any more
+# What warns of how a pod is set up, and is no reason for anything that it waits for.
+_ADVICE = frozenset({"MissingClusterDNS", "DNSConfigForming"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,9 @@ class Facts:
 
 def explain(facts: Facts) -> str:
     """Return the paragraph."""
-    return " ".join(_sentence(part) for part in _parts(facts))
+    said = " ".join(_sentence(part) for part in _parts(facts))
+    warning = "" if _settled(facts) or _ended(facts) else _last_warning(facts, said)
+    return f"{said} {_sentence(warning)}" if warning else said
 
 
 def _sentence(words: str) -> str:
@@ -65,8 +70,11 @@ def _parts(facts: Facts) -> Iterator[str]:
         yield from _running(facts)
     yield from _waiting(facts)
     yield from _around(facts)
-    if not _settled(facts):
-        yield from _last_warning(facts)
+
+
+def _ended(facts: Facts) -> bool:
+    """Whether the pod has ended, by itself or because it was refused."""
+    return text(facts.status, "phase") in TERMINAL
 
 
 def _settled(facts: Facts) -> bool:
@@ -84,7 +92,7 @@ def _opening(facts: Facts) -> str:
         calm = ": nothing is waited for" if not facts.work.waits else ""
         return f"{who}{origin} is {found.word} and ready ({ready}){calm}"
     phase = text(facts.status, "phase")
-    if phase in TERMINAL:
+    if _ended(facts):
         return f"{who}{origin} has ended: its phase is {phase}, its status {found.word}"
     if found.word == TERMINATING:
         return f"{who}{origin} is Terminating, with {ready}"
@@ -102,30 +110,60 @@ def _left_alone(case: Quarantined, now_ns: int) -> Iterator[str]:
 def _refused(pod: PodRow) -> Iterator[str]:
     reason, _, message = pod.rejected.partition("\t")
     yield f"this node refused it with reason {reason}{f': {message}' if message else ''}"
-    yield "it is not tried again: it must be changed or made anew"
+    yield "it is not tried again: it must be deleted, and made anew or changed"
 
 
 def _ending(facts: Facts, ending: Ending) -> Iterator[str]:
-    since = _since(ending.began_ns, facts.now_ns)
+    cause = _cause(facts, ending)
     if facts.pod.state is WorkerState.FINISHED:
-        yield f"nothing of it is left on this node; it began to end {since}{_cause(ending)}"
+        began = _at(ending.began_ns, facts.now_ns)
+        yield f"nothing of it is left on this node; it began to end {began}{cause}"
     elif facts.pod.state is WorkerState.TERMINATED:
-        yield f"all its containers have stopped{_cause(ending)}, and what it used is cleaned up"
+        yield from _stopped(facts, ending, cause)
     else:
-        yield f"it is being ended {since}{_cause(ending)}, with {ending.grace} s of grace"
-        yield from _grace_left(facts, ending)
+        since = _since(ending.began_ns, facts.now_ns)
+        yield f"it is being ended {since}{cause}, with {ending.grace} s of grace"
+        yield from _stopping(facts)
+        if not facts.work.waits:
+            yield from _grace_left(facts, ending)
     if facts.pod.again:
         yield "it is wanted again, so that it is started anew after that"
 
 
-def _cause(ending: Ending) -> str:
+def _stopped(facts: Facts, ending: Ending, cause: str) -> Iterator[str]:
+    """Tell of a pod of which nothing runs any more."""
+    yield f"all its containers have stopped{cause}"
+    for name, status in _containers(facts):
+        end = obj(status, "state", "terminated")
+        if end:
+            when = _at(_ns(text(end, "finishedAt")), facts.now_ns)
+            yield f"container {name} ended {when} {_exit(end)}"
+    if facts.work.step:
+        yield "what it used is being cleaned up"
+    elif not ending.removed:
+        yield "nothing more is done for it, and it stays as it is until it is deleted"
+
+
+def _stopping(facts: Facts) -> Iterator[str]:
+    """Tell how far each container that is being stopped has come."""
+    for name, call in facts.work.calls.items():
+        if call.step is CallStep.PRE_STOP:
+            yield f"the preStop hook of {name} runs {_since(call.since_ns, facts.now_ns)}"
+        elif call.step is CallStep.STOP:
+            asked = _at(call.since_ns, facts.now_ns)
+            yield f"container {name} was told to end {asked} and has not yet"
+
+
+def _cause(facts: Facts, ending: Ending) -> str:
     if ending.orphan:
         return ", because the container runtime has it and no source wants it"
     if ending.reason:
         said = f" ({ending.message.rstrip('.')})" if ending.message else ""
         return f", because of {ending.reason}{said}"
+    if text(obj(facts.document, "metadata"), "deletionTimestamp"):
+        return ", because it was deleted"
     if ending.removed:
-        return ", because it was deleted or its source does not have it any more"
+        return ", because its source does not have it any more"
     return ", because it has come to its own end"
 
 
@@ -185,9 +223,13 @@ def _last_restart(facts: Facts) -> str:
 
 
 def _how_it_ended(ended: Document) -> str:
+    return f"it had ended {_exit(ended)}"
+
+
+def _exit(ended: Document) -> str:
     code, reason = whole(ended, "exitCode"), text(ended, "reason")
     message = " ".join(text(ended, "message").split())
-    words = f"it had ended with exit code {code}" + (f" ({reason})" if reason else "")
+    words = f"with exit code {code}" + (f" ({reason})" if reason else "")
     return words + (f", saying {message!r}" if message else "")
 
 
@@ -201,6 +243,7 @@ def _waiting(facts: Facts) -> Iterator[str]:
         yield f"its worker is at: {facts.work.step}, {_since(facts.work.since_ns, facts.now_ns)}"
     yield from _volumes(facts)
     if facts.pod.state is WorkerState.SYNC and not facts.pod.rejected:
+        yield from _initializing(facts)
         yield from _reasons(facts)
         yield from _backoffs(facts)
         yield from _unready(facts)
@@ -211,7 +254,7 @@ def wait_sentences(wait: Wait, now_ns: int) -> Iterator[str]:
     since = f" {_since(wait.since_ns, now_ns)}" if wait.since_ns else ""
     yield f"it waits for {wait.what}{since}"
     if wait.tried:
-        yield f"what was tried ended so: {wait.tried}"
+        yield f"the last try: {wait.tried}"
     if wait.next and wait.next_ns:
         yield f"next: {wait.next}, {_until(wait.next_ns, now_ns)}"
     elif wait.next:
@@ -221,8 +264,10 @@ def wait_sentences(wait: Wait, now_ns: int) -> Iterator[str]:
 
 
 def _volumes(facts: Facts) -> Iterator[str]:
+    told = {wait.what for wait in facts.work.waits}
     for one in facts.volumes:
-        if one.state is VolumeState.MOUNTED:
+        about = {f"volume {one.name} to be mounted", f"volume {one.name} to be unmounted"}
+        if one.state is VolumeState.MOUNTED or told & about:
             continue
         since = f" {_since(one.since_ns, facts.now_ns)}" if one.since_ns else ""
         why = f": {one.reason}" if one.reason else ""
@@ -230,26 +275,47 @@ def _volumes(facts: Facts) -> Iterator[str]:
         yield f"volume {one.name} is {one.state.value}{since}{why}{again}"
 
 
+def _initializing(facts: Facts) -> Iterator[str]:
+    found = running_init(facts.document, facts.status)
+    if found is None:
+        return
+    since = _since(_ns(found.started), facts.now_ns)
+    yield (
+        f"it waits for init container {found.name} ({found.number} of {found.total}) to end, "
+        f"which runs {since}"
+    )
+    more = "the next one" if found.number < found.total else "the other containers"
+    yield f"next: {more} as soon as it has ended with exit code 0"
+
+
 def _reasons(facts: Facts) -> Iterator[str]:
     """Tell why containers wait, but not what a wait has said already."""
-    told = " ".join(f"{wait.what} {wait.tried}" for wait in facts.work.waits)
+    told = " ".join(f"{wait.what} {wait.tried} " for wait in facts.work.waits)
     for name, found in facts.work.reasons.items():
         reason, _, message = found.partition("\t")
-        if not message or message not in told:
+        if f"container {name} " not in told and (not message or message not in told):
             yield f"container {name} waits with reason {reason}{f': {message}' if message else ''}"
 
 
 def _backoffs(facts: Facts) -> Iterator[str]:
-    planned = {wait.next_ns for wait in facts.work.waits}
+    told = " ".join(f"{wait.what} " for wait in facts.work.waits)
     for key, entry in facts.work.backoffs.items():
-        if entry.until_ns <= facts.now_ns or entry.until_ns in planned:
+        what = _slowed(key)
+        if entry.until_ns <= facts.now_ns or f"{what} " in told:
             continue
-        image = key.removeprefix("image:")
-        what = f"container {key}" if image == key else f"image {image}"
         delay = age(entry.delay_ns / 1e9)
         error = f" after: {entry.error}" if entry.error else ""
         when = _until(entry.until_ns, facts.now_ns)
         yield f"{what} is in a back-off of {delay}{error}; it is tried again {when}"
+
+
+def _slowed(key: str) -> str:
+    """Return what a back-off is of: an image, or the container of a namespace/pod/uid/name/hash."""
+    image = key.removeprefix("image:")
+    if image != key:
+        return f"image {image}"
+    parts = key.split("/")
+    return f"container {parts[-2] if len(parts) > 1 else key}"
 
 
 def _unready(facts: Facts) -> Iterator[str]:
@@ -287,17 +353,24 @@ def _around(facts: Facts) -> Iterator[str]:
         yield f"source {', '.join(facts.undelivered)} has not given its pods yet"
 
 
-def _last_warning(facts: Facts) -> Iterator[str]:
+def _last_warning(facts: Facts, said: str) -> str:
+    """Tell the last warning, unless it only repeats what was said; "" for none."""
     recent = [
         one
         for one in facts.events
-        if one.type == "Warning" and facts.now_ns - one.last_ns < _RECENT_NS
+        if one.type == "Warning"
+        and one.reason not in _ADVICE
+        and facts.now_ns - one.last_ns < _RECENT_NS
     ]
-    if recent:
-        last = max(recent, key=lambda one: one.last_ns)
-        times = f", {last.count} times" if last.count > 1 else ""
-        ago = age((facts.now_ns - last.last_ns) / 1e9)
-        yield f"the last warning, {ago} ago{times}, was {last.reason}: {last.message}"
+    if not recent:
+        return ""
+    last = max(recent, key=lambda one: one.last_ns)
+    times = f", {last.count} times" if last.count > 1 else ""
+    ago = age((facts.now_ns - last.last_ns) / 1e9)
+    # Some messages only put a few words before what is wrong.
+    repeated = last.message.rpartition(" : ")[2].removeprefix("Error: ").rstrip(".")
+    message = "" if " ".join(repeated.split()) in said else f": {last.message}"
+    return f"the last warning, {ago} ago{times}, was {last.reason}{message}"
 
 
 def _since(moment_ns: int, now_ns: int) -> str:

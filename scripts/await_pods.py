@@ -27,14 +27,16 @@ def obstacles(run_dir: RunDir) -> list[str]:
     try:
         sources = tables.row(run_dir, "events", tables.SOURCES_KEY)
         content, problems = tables.pods(run_dir)
+        runtime = tables.runtime_problem(run_dir)
     except CtlError as problem:  # its writer is just making the table
         return [str(problem)]
     delivered = obj(sources, "delivered")
     if not delivered or not all(delivered.values()):
         return ["the manifests have not been read yet"]
     waiting = [one for one in views(content) if not one.gone and podlines.group(one) not in SETTLED]
-    wrong = texts(sources, "problems")
-    return [*problems, *wrong, *(f"{one.full}: {podlines.trouble(one)}" for one in waiting)]
+    problems += texts(sources, "problems")
+    problems += [f"container runtime: {runtime}"] if runtime else []
+    return [*problems, *(f"{one.full}: {podlines.trouble(one)}" for one in waiting)]
 
 
 def wait(run_dir: Path, seconds: float) -> str | None:

@@ -9,20 +9,17 @@ supervisor and never need it.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from kubelet.config.errors import Problem, Raw, one_line, shown
+from kubelet.scalars import EXPONENT, SCALARS, TAG
 
 MAX_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 64
-_TAG: Final = "tag:yaml.org,2002:"
 
 # A number with an exponent needs no point, other than in PyYAML.
-_EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]{1,3}")
 
 Place = tuple[str | int, ...]
 
@@ -181,7 +178,7 @@ class _Reader:
                 self._complain(key_node, path, Raw("key"), "must be a string")
                 continue
             key = key_node.value
-            if key_node.tag == _TAG + "merge":
+            if key_node.tag == TAG + "merge":
                 merged |= self._merge(value_node, path)
                 continue
             if key in out:
@@ -203,10 +200,10 @@ class _Reader:
         return out
 
     def _scalar(self, node: Any, path: Place) -> Any:
-        tag = node.tag.removeprefix(_TAG)
-        if tag == "str" and not node.style and _EXPONENT.fullmatch(node.value):
+        tag = node.tag.removeprefix(TAG)
+        if tag == "str" and not node.style and EXPONENT.fullmatch(node.value):
             tag = "float"
-        read = _SCALARS.get(tag)
+        read = SCALARS.get(tag)
         if read is None:
             self._complain(node, path, Raw(node.tag), "this YAML tag is not allowed")
             return None
@@ -222,35 +219,3 @@ def dotted(path: Place) -> str:
     """Render a path for people: ``reservedMemory[0].limits``."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
     return text.removeprefix(".")
-
-
-def _integer(text: str) -> int | str:
-    """Read an integer; base 60 ("1:30") and what Python refuses stay text."""
-    body = text.replace("_", "")
-    digits = body.lstrip("+-")
-    try:
-        if digits.startswith(("0x", "0b", "0o")):
-            return int(body, 0)
-        return int(body, 8) if len(digits) > 1 and digits.startswith("0") else int(body)
-    except ValueError:
-        return text
-
-
-def _float(text: str) -> float | str:
-    body = text.replace("_", "").lower()
-    try:
-        return float(body.replace(".inf", "inf").replace(".nan", "nan"))
-    except ValueError:
-        return text
-
-
-_SCALARS: Final[dict[str, Callable[[str], Any]]] = {
-    "null": lambda _: None,
-    "bool": lambda text: text.lower() in {"true", "yes", "on"},
-    "int": _integer,
-    "float": _float,
-    "str": str,
-    "timestamp": str,
-    "value": str,
-    "merge": str,
-}

@@ -91,14 +91,29 @@ class Chain:
         current = os.fstat(self._fd)
         if _is(self.path, current):
             return None
-        for name in (*self._later(current), self._name):
+        found = self._open_later(current) or self._open_current(current)
+        # It may have been moved away, and others after it, between the listing and the opening.
+        earlier = self._open_later(current) if found and found.name == self._name else None
+        if found is None or earlier is None:
+            return found
+        os.close(found.fd)
+        return earlier
+
+    def _open_later(self, current: os.stat_result) -> Successor | None:
+        for name in self._later(current):
             fd = self._open(name)
-            if fd is None:
-                continue
-            if not os.path.samestat(os.fstat(fd), current):
+            if fd is not None:
                 return Successor(name, fd)
-            os.close(fd)
         return None
+
+    def _open_current(self, current: os.stat_result) -> Successor | None:
+        fd = self._open(self._name)
+        if fd is None:
+            return None
+        if os.path.samestat(os.fstat(fd), current):
+            os.close(fd)
+            return None
+        return Successor(self._name, fd)
 
     def switch(self, successor: Successor) -> None:
         """Go on with another file, from its beginning."""
@@ -113,9 +128,14 @@ class Chain:
 
     def _take(self, name: str, fd: int) -> None:
         self._fd, self._at = fd, 0
-        part = rotated(name, self._name)
+        part = rotated(name, self._name) or self._own_part(os.fstat(fd))
         stamps = [part.stamp] if part is not None else [one.stamp for one in self._parts()]
         self._floor = max(stamps, default="")
+
+    def _own_part(self, current: os.stat_result) -> Rotated | None:
+        """Return the part that the current file has become, if it was moved away."""
+        own = (part for part in self._parts() if _is(f"{self.directory}/{part.name}", current))
+        return next(own, None)
 
     def _open(self, name: str) -> int | None:
         return _open(f"{self.directory}/{name}")
@@ -133,11 +153,10 @@ class Chain:
         Where the current file itself is no longer to be found, they are those that were not there
         when it was opened.
         """
-        plain = [part for part in self._parts() if part.form is Form.PLAIN]
-        for index, part in enumerate(plain):
-            if _is(f"{self.directory}/{part.name}", current):
-                return [later.name for later in plain[index + 1 :]]
-        return [part.name for part in plain if part.stamp > self._floor]
+        own = self._own_part(current)
+        floor = own.stamp if own is not None else self._floor
+        plain = (part for part in self._parts() if part.form is Form.PLAIN)
+        return [part.name for part in plain if part.stamp > floor]
 
 
 def _is(path: str, current: os.stat_result) -> bool:

@@ -19,11 +19,12 @@ from typing import Final, NamedTuple
 LONGEST: Final = 1 << 20  # bytes of a line that are held in memory: a longer one goes on in parts
 HEAD: Final = 256  # bytes of a line in which all that stands before its text must fit
 
-_STAMP: Final = rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)"
+_STAMP: Final = rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)"
 _CRI: Final = re.compile(rb"(%b) (stdout|stderr) ([^ \n]*) " % _STAMP)
-_DATE: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?(Z|[+-]\d\d:\d\d)")
+_DATE: Final = re.compile(_STAMP)
 _DOCKER: Final = b"{"
 _EOL: Final = b"\n"
+_EXAMPLE: Final = "2026-01-02T03:04:05.123456789Z"
 
 
 class Stream(StrEnum):
@@ -33,10 +34,13 @@ class Stream(StrEnum):
     STDERR = "stderr"
 
 
+_STREAMS: Final = {stream.value.encode(): stream for stream in Stream}
+
+
 class Record(NamedTuple):
     """A line, or a part of one: then its text does not end in a newline."""
 
-    stamp: str  # RFC 3339, as the runtime wrote it
+    stamp: bytes  # RFC 3339, as the runtime wrote it
     stream: Stream
     text: bytes
 
@@ -58,12 +62,15 @@ def parse_line(line: bytes) -> Record | None:
     if line.startswith(_DOCKER):
         return _docker(line)
     head = _CRI.match(line)
-    if head is None or not _is_time(head[1]):
+    if head is None:
+        return None
+    stamp, date, _, zone, stream, tags = head.groups()
+    if _second(date, zone) is None:
         return None
     text = line[head.end() :]
-    if _is_partial(head[3]):
+    if _is_partial(tags):
         text = text.removesuffix(_EOL)
-    return Record(head[1].decode(), Stream(head[2].decode()), text)
+    return Record(stamp, _STREAMS[stream], text)
 
 
 def parse_head(start: bytes) -> Head | None:
@@ -71,21 +78,22 @@ def parse_head(start: bytes) -> Head | None:
     if start.startswith(_DOCKER):
         return Head(None, partial=False)
     head = _CRI.match(start)
-    return Head(Stream(head[2].decode()), _is_partial(head[3])) if head else None
+    return Head(_STREAMS[head[5]], _is_partial(head[6])) if head else None
 
 
 def _is_partial(tags: bytes) -> bool:
     """Look at the first of the tags, which are separated by colons; others may come to be."""
-    return tags.partition(b":")[0] == b"P"
+    return tags == b"P" or tags.startswith(b"P:")
 
 
 def _docker(line: bytes) -> Record | None:
     try:
         found = json.loads(line)
-        text, stamp, stream = found["log"], found["time"], Stream(found["stream"])
-    except (ValueError, KeyError, TypeError):
+        text, stamp, stream = found["log"], found["time"].encode(), Stream(found["stream"])
+        wall_ns(stamp)
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    if not isinstance(text, str) or not isinstance(stamp, str) or not _is_time(stamp.encode()):
+    if not isinstance(text, str):
         return None
     return Record(stamp, stream, text.encode(errors="surrogatepass"))
 
@@ -152,31 +160,32 @@ class Decoder:
             yield self._long._replace(text=piece)
 
 
-def _is_time(stamp: bytes) -> bool:
-    try:
-        wall_ns(stamp.decode())
-    except ValueError:
-        return False
-    return True
-
-
-def wall_ns(stamp: str) -> int:
+def wall_ns(stamp: bytes) -> int:
     """Return the moment that a stamp tells, to the nanosecond; ValueError if it is none."""
     found = _DATE.fullmatch(stamp)
-    if found is None:
-        raise ValueError(f"{stamp!r} is no time such as 2026-01-02T03:04:05.123456789Z")
-    return _second(found[1], found[3]) * 10**9 + int((found[2] or "").ljust(9, "0")[:9])
+    second = _second(found[1], found[3]) if found is not None else None
+    if found is None or second is None:
+        raise ValueError(f"{stamp.decode(errors='replace')!r} is no time such as {_EXAMPLE}")
+    return second * 10**9 + int(_digits(found[2]))
 
 
 @lru_cache(maxsize=64)  # lines come many to a second
-def _second(date: str, zone: str) -> int:
-    return int(datetime.fromisoformat(date + zone).timestamp())
+def _second(date: bytes, zone: bytes) -> int | None:
+    try:
+        return int(datetime.fromisoformat((date + zone).decode()).timestamp())
+    except ValueError:  # as in a thirteenth month
+        return None
 
 
-def fixed(stamp: str) -> str:
+def _digits(fraction: bytes | None) -> bytes:
+    """Return nine digits of a fraction of a second."""
+    return (fraction or b"").ljust(9, b"0")[:9]
+
+
+def fixed(stamp: bytes) -> bytes:
     """Return a stamp with all nine digits, so that all have one width (H-62)."""
     found = _DATE.fullmatch(stamp)
     if found is None:
-        raise ValueError(f"{stamp!r} is no time such as 2026-01-02T03:04:05.123456789Z")
-    zone = "Z" if found[3] in {"+00:00", "-00:00"} else found[3]
-    return f"{found[1]}.{(found[2] or '').ljust(9, '0')[:9]}{zone}"
+        raise ValueError(f"{stamp.decode(errors='replace')!r} is no time such as {_EXAMPLE}")
+    zone = b"Z" if found[3] in {b"+00:00", b"-00:00"} else found[3]
+    return b"%b.%b%b" % (found[1], _digits(found[2]), zone)

@@ -85,7 +85,7 @@ class Renderer:
             return
         data = record.text
         if begins and self._options.timestamps:
-            data = f"{fixed(record.stamp)} ".encode() + data
+            data = fixed(record.stamp) + b" " + data
         if self._left is not None:
             data = data[: self._left]
             self._left -= len(data)

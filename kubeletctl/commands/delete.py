@@ -78,7 +78,7 @@ def run(options: argparse.Namespace, context: Context) -> int:
     done = [*_by_name(options, context.run_dir), *_by_file(options, context.run_dir)]
     for one in done:
         if one.uid:
-            _ask(one, grace, context.run_dir)
+            _ask(one, grace, context.run_dir, may_be_gone=options.ignore_not_found)
     asked = [one for one in done if not one.problem]
     if options.wait == "true":
         _await_end(asked, timeout, context.run_dir)
@@ -140,13 +140,16 @@ def _by_file(options: argparse.Namespace, run_dir: RunDir) -> list[Deleted]:
     return [*found, *_named_ones(known, names, options)]
 
 
-def _ask(one: Deleted, grace: int | None, run_dir: RunDir) -> None:
+def _ask(one: Deleted, grace: int | None, run_dir: RunDir, *, may_be_gone: bool) -> None:
     from kubelet.channels.messages import DeletePod
 
     try:
         one.grace = asking.ask(run_dir, DeletePod(one.namespace, one.name, grace)).grace
     except RefusedError as refused:
-        one.problem = f"pod {one.name}: {refused}"
+        # It was there a moment ago, and may have come to its end since.
+        one.gone = may_be_gone and not asking.still_there(run_dir, one.uid)
+        if not one.gone:
+            one.problem = f"pod {one.name}: {refused}"
 
 
 def _await_end(waiting: list[Deleted], timeout: float, run_dir: RunDir) -> None:

@@ -102,7 +102,7 @@ def _since(options: argparse.Namespace, now_ns: int) -> int | None:
 
     try:
         if options.since_time:
-            return wall_ns(options.since_time)
+            return wall_ns(options.since_time.encode())
         if not options.since:
             return None
         age = durations.parse(options.since)

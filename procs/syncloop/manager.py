@@ -117,6 +117,12 @@ class Manager:
         if (worker := self._workers.get(uid)) is not None:
             worker.deliver(event)
 
+    def moved(self) -> None:
+        """Wake who is not let in yet: a pod that ended makes room (A-5)."""
+        for worker in self._workers.values():
+            if not worker.row.admitted:
+                worker.wake()
+
     def _finished(self, worker: Worker) -> None:
         row = worker.row
         del self._workers[worker.uid]

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from tests.node import pod_node as plain
 from tests.node.containerd import Containerd
 from tests.node.fixtures import Instances
 from tests.node.pod_node import PAUSE, SECONDS, Document, PodNode, pod_node
@@ -116,6 +117,15 @@ def each_node(nodes: Nodes, request: pytest.FixtureRequest) -> Iterator[PodNode]
     """A kubelet without pods; the test runs once with each version of containerd."""
     yield nodes.get(request.param)
     nodes.tidy(request.param)
+
+
+def pod(name: str, *containers: Document, patient: bool = False, **spec: Any) -> Document:
+    """A pod's document; a patient one has a long grace, for tests of what happens in it.
+
+    A shell that is told to end before its trap is set does not hear it: the others need not wait.
+    """
+    spec.setdefault("terminationGracePeriodSeconds", 60 if patient else 2)
+    return plain.pod(name, *containers, **spec)
 
 
 class Notes:

@@ -23,6 +23,7 @@ from tests.processes.pleg_node import Cache
 
 NODE_NAME = "testnode"
 SECONDS = 60.0  # that anything may take on a machine that has other things to do
+SLEEP = "trap 'exit 0' TERM; sleep 100000 & wait"  # ends at once when told to
 PAUSE = 0.02  # between two looks: what is looked at needs the processor, too
 Document = dict[str, Any]
 
@@ -34,7 +35,7 @@ def sh(script: str, name: str = "c", **more: Any) -> Document:
 
 def sleeper(name: str = "c", **more: Any) -> Document:
     """A container that runs until it is told to end, and ends at once then."""
-    return sh("trap 'exit 0' TERM; sleep 100000 & wait", name, **more)
+    return sh(SLEEP, name, **more)
 
 
 def pod(name: str, *containers: Document, meta: Document | None = None, **spec: Any) -> Document:

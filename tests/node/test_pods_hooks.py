@@ -9,10 +9,10 @@ from tests.node.module_nodes import (
     node24,
     nodes,
     note,
-    running,
+    pod,
     state_of,
 )
-from tests.node.pod_node import is_ready, pod, sh, sleeper
+from tests.node.pod_node import is_ready, sh, sleeper
 from tests.processes.node import alive
 
 __all__ = ["each_node", "node24", "nodes"]
@@ -45,16 +45,17 @@ def restarts(status, name="c"):
 
 
 def test_a_hook_after_the_start(each_node):
-    """It runs in the container; until it ends, the container is not ready (P-144)."""
+    """It runs in the container; until it ends, the container is not there yet (P-144)."""
     notes = Notes(each_node, "post")
     hook = run(f"until [ -e /notes/go ]; do sleep 0.1; done; {note('hook')}")
     name = each_node.write(pod("post", hooked(notes, postStart=hook), volumes=notes.volumes))
     notes.await_line("main")
-    status = each_node.await_status(name, "it runs", running())
+    status = each_node.status(name)
+    assert status["phase"] == "Pending"
     assert not is_ready(status)
-    assert container_of(status)["started"] is False
     (notes.directory / "go").touch()
-    each_node.await_ready(name)
+    status = each_node.await_ready(name)
+    assert "running" in state_of(status)
     assert notes.lines() == ["main", "hook"]
 
 
@@ -75,7 +76,9 @@ def test_a_hook_that_fails_after_the_start(each_node):
     """Its container is ended and started again, and says why (P-144)."""
     notes = Notes(each_node, "fails")
     hook = run("[ -e /notes/ok ] || { touch /notes/ok; echo no luck; exit 9; }")
-    name = each_node.write(pod("fails", hooked(notes, postStart=hook), volumes=notes.volumes))
+    name = each_node.write(
+        pod("fails", hooked(notes, postStart=hook), volumes=notes.volumes, patient=True)
+    )
     event = each_node.await_event(name, "FailedPostStartHook")
     assert (event["type"], event["message"]) == ("Warning", "PostStartHook failed")
     status = each_node.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
@@ -117,7 +120,9 @@ def test_a_hook_before_the_end(each_node):
     """It runs while the container does, and only then the container is told (P-141)."""
     notes = Notes(each_node, "pre")
     hook = run(f"{note('hook')}; sleep 0.3; {note('hook-done')}")
-    name = each_node.write(pod("pre", hooked(notes, preStop=hook), volumes=notes.volumes))
+    name = each_node.write(
+        pod("pre", hooked(notes, preStop=hook), volumes=notes.volumes, patient=True)
+    )
     each_node.await_ready(name)
     notes.await_line("main")
     each_node.remove("pre")
@@ -173,7 +178,7 @@ def test_a_hook_that_fails_before_the_end(node24):
     notes = Notes(node24, "bad")
     slow = f"trap 'sleep 1; {note('term')}; exit 0' TERM; {note('main')}; {LOOP}"
     name = node24.write(
-        pod("bad", hooked(notes, slow, preStop=run("exit 4")), volumes=notes.volumes)
+        pod("bad", hooked(notes, slow, preStop=run("exit 4")), volumes=notes.volumes, patient=True)
     )
     node24.await_ready(name)
     notes.await_line("main")
@@ -187,35 +192,40 @@ def test_a_hook_that_fails_before_the_end(node24):
 # Hooks that ask a server, and those that only wait.
 
 
-def served(notes, script=TELLS):
-    """A container's script that serves /notes/www, and says what was asked for."""
-    page = "mkdir -p /notes/www/cgi-bin; for p in post pre; do "
-    page += "printf '#!/bin/sh\\necho %s >> /notes/lines\\necho; echo ok\\n' $p "
-    page += "> /notes/www/cgi-bin/$p; chmod 755 /notes/www/cgi-bin/$p; done"
-    return f"{page}; httpd -p 8080 -h /notes/www; {script}"
+PAGES = (
+    "mkdir -p /notes/www/cgi-bin; for p in post pre; do "
+    "printf '#!/bin/sh\\necho %s >> /notes/lines\\necho; echo ok\\n' $p > /notes/www/cgi-bin/$p; "
+    "chmod 755 /notes/www/cgi-bin/$p; done; echo > /notes/www/index.html; httpd -p 8080 -h /notes/www"
+)
 
 
 def test_hooks_that_ask_a_server(each_node):
-    """A request is sent to the pod, by a port's number or name; any answer will do (P-145)."""
+    """A request is sent to the pod, by a port's number or name (P-145)."""
     notes = Notes(each_node, "http")
-    container = hooked(
-        notes, served(notes), postStart=get("/none"), preStop=get("/cgi-bin/pre", "web")
+    up = run("until wget -q -O /dev/null http://127.0.0.1:8080/; do sleep 0.1; done")
+    stay = run("until grep pre /notes/lines; do sleep 0.1; done")
+    server = sh(
+        f"trap 'exit 0' TERM; {PAGES}; {LOOP}",
+        "server",
+        lifecycle={"postStart": up, "preStop": stay},
+        **notes.mounts,
     )
-    container["ports"] = [{"name": "web", "containerPort": 8080}]
-    name = each_node.write(pod("http", container, volumes=notes.volumes))
+    asks = hooked(notes, postStart=get("/cgi-bin/post"), preStop=get("/cgi-bin/pre", "web"))
+    asks["ports"] = [{"name": "web", "containerPort": 8080}]
+    name = each_node.write(pod("http", server, asks, volumes=notes.volumes, patient=True))
     each_node.await_ready(name)
+    notes.await_line("main")
     each_node.remove("http")
     each_node.await_gone(name)
     lines = notes.lines()
-    assert lines[-2:] == ["pre", "term"]
+    assert sorted(lines[:2]) == ["main", "post"]
+    assert lines[2:] == ["pre", "term"]
 
 
 def test_a_server_that_is_not_there(node24):
     """The hook has failed: the container is ended and tried again."""
     notes = Notes(node24, "deaf")
-    name = node24.write(
-        pod("deaf", hooked(notes, postStart=get("/", 9)), volumes=notes.volumes)
-    )
+    name = node24.write(pod("deaf", hooked(notes, postStart=get("/", 9)), volumes=notes.volumes))
     status = node24.await_status(
         name,
         "the reason is told",
@@ -230,7 +240,7 @@ def test_a_hook_that_waits(node24):
     count = f"trap '{note('term')}; exit 0' TERM; {note('main')}; "
     count += f"while true; do sleep 0.1; [ -e /notes/removed ] && {note('alive')}; done"
     container = hooked(notes, count, preStop={"sleep": {"seconds": 2}})
-    name = node24.write(pod("sleeps", container, volumes=notes.volumes))
+    name = node24.write(pod("sleeps", container, volumes=notes.volumes, patient=True))
     node24.await_ready(name)
     notes.await_line("main")
     (notes.directory / "removed").touch()

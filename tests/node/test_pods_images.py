@@ -52,7 +52,9 @@ def arguments(request, directory):
 def push(registry, repository, tag="1", **settings):
     """Put an image that is like no other into a registry; its name there, and the image."""
     image = images.busybox(
-        f"kubelet.test/{repository}:{tag}", Labels={"for": f"{registry.host}/{repository}"}, **settings
+        f"kubelet.test/{repository}:{tag}",
+        Labels={"for": f"{registry.host}/{repository}"},
+        **settings,
     )
     return registry.push(image), image
 
@@ -82,7 +84,7 @@ def messages(node, name, reason):
 
 @pytest.mark.both_versions
 def test_an_image_that_is_missing_is_pulled(node, registry):
-    """IfNotPresent pulls what is not there, and says how long it took and how large it is (I-24)."""
+    """IfNotPresent pulls what is not there, and says how long that took (I-24)."""
     reference, image = push(registry, "missing")
     name = add(node, "missing", reference)
     node.await_ready(name)
@@ -128,7 +130,10 @@ def test_a_name_without_a_tag_means_latest_and_always(node, registry):
     """No tag is :latest, which is always asked for, whatever is there (I-20)."""
     reference, _ = push(registry, "untagged", "latest")
     document = pod("untagged", sleeper(image=reference.removesuffix(":latest")))
-    for name in (node.write(document), node.write(pod("untagged-1", *document["spec"]["containers"]))):
+    for name in (
+        node.write(document),
+        node.write(pod("untagged-1", *document["spec"]["containers"])),
+    ):
         node.await_ready(name)
         assert len(messages(node, name, "Pulling")) == 1
 
@@ -152,7 +157,7 @@ def test_never_takes_only_what_is_there(node):
 
 
 def test_never_does_not_pull(node, registry):
-    """Never with an image that is not there is ErrImageNeverPull, though it could be had (P-102)."""
+    """Never with an image that is not there is ErrImageNeverPull (P-102)."""
     reference, _ = push(registry, "forbidden")
     asked = registry.log.count("/v2/forbidden/")
     name = add(node, "forbidden", reference, "Never")

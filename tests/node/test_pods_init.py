@@ -15,10 +15,11 @@ from tests.node.module_nodes import (
     node24,
     nodes,
     note,
+    pod,
     running,
     state_of,
 )
-from tests.node.pod_node import is_ready, pod, sh, sleeper
+from tests.node.pod_node import is_ready, sh, sleeper
 from tests.processes.node import alive
 
 __all__ = ["each_node", "node24", "nodes"]
@@ -144,7 +145,13 @@ def test_the_order_in_which_sidecars_end(each_node):
     ends = f"trap 'sleep 0.3; {note('end-main')}; exit 0' TERM; {note('main')}; {LOOP}"
     inits = [sidecar(n, **notes.mounts) for n in ("one", "two", "three")]
     name = each_node.write(
-        pod("ends", sh(ends, **notes.mounts), initContainers=inits, volumes=notes.volumes)
+        pod(
+            "ends",
+            sh(ends, **notes.mounts),
+            initContainers=inits,
+            volumes=notes.volumes,
+            patient=True,
+        )
     )
     each_node.await_ready(name)
     notes.await_line("main")
@@ -180,10 +187,11 @@ def test_a_sidecar_keeps_no_pod_alive(node24):
     name = node24.write(
         pod(
             "work",
-            sh("sleep 0.2"),
+            sh("until grep side /notes/lines; do sleep 0.1; done", **notes.mounts),
             initContainers=[sidecar("side", **notes.mounts)],
             restartPolicy="Never",
             volumes=notes.volumes,
+            patient=True,
         )
     )
     status = node24.await_phase(name, "Succeeded")
@@ -247,7 +255,13 @@ def test_a_rule_that_restarts_all_containers(node24):
     script += f"touch /notes/twice; exit 88; }}; {note('again')}; {sleeper()['command'][2]}"
     trigger = sh(script, "trigger", **notes.mounts, **rules("RestartAllContainers", 88))
     name = node24.write(
-        pod("all", sh(f"trap '' TERM; {LOOP}"), trigger, initContainers=[init], volumes=notes.volumes)
+        pod(
+            "all",
+            sh(f"trap '' TERM; {LOOP}"),
+            trigger,
+            initContainers=[init],
+            volumes=notes.volumes,
+        )
     )
     node24.await_ready(name)
     other, box = node24.pid_of(name), node24.record(name).sandboxes[0].id
@@ -256,9 +270,7 @@ def test_a_rule_that_restarts_all_containers(node24):
         name, "it says so", lambda s: condition(s, "AllContainersRestarting")[0] == "True"
     )
     notes.await_line("again")
-    status = node24.await_status(
-        name, "all are back", lambda s: restarts(s) == 1 and is_ready(s)
-    )
+    status = node24.await_status(name, "all are back", lambda s: restarts(s) == 1 and is_ready(s))
     assert notes.lines() == ["init", "init", "again"]
     assert [restarts(status, n) for n in ("init", "c", "trigger")] == [1, 1, 1]
     ended = container_of(status)["lastState"]["terminated"]

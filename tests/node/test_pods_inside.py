@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kubelet.quantities import parse
+from tests.node.images import BUSYBOX
 from tests.node.module_nodes import running, state_of
 from tests.node.pod_node import NODE_NAME, pod, sh, sleeper
 from tests.node.shared import run, waiting
@@ -69,7 +70,7 @@ def test_command_and_arguments_refer_to_variables(node):
 
 
 def test_fields_of_the_pod(node):
-    """A variable can be what the pod is called, where it runs and what its addresses are (P-173)."""
+    """A variable can be the pod's name, its node or its addresses (P-173)."""
     paths = (
         "metadata.name",
         "metadata.namespace",
@@ -149,7 +150,9 @@ def test_an_optional_config_map_that_nobody_has(node):
 
 def test_the_images_own_command(node):
     """A container without a command runs what its image says."""
-    name = node.write(pod("plain", {"name": "c", "image": sleeper()["image"]}))
+    name = node.write(
+        pod("plain", {"name": "c", "image": BUSYBOX}, terminationGracePeriodSeconds=1)
+    )
     node.await_ready(name)
     command = Path(f"/proc/{node.pid_of(name)}/cmdline").read_bytes()
     assert command.rstrip(b"\0").split(b"\0") == [b"sleep", b"86400"]
@@ -324,7 +327,9 @@ def test_a_terminal(node):
 def test_standard_input(node):
     """A container that wants input has it open; one that does not finds its end at once."""
     assert run(node, "noinput", "cat; echo end") == "end\n"
-    name = node.write(pod("input", sh("cat; echo end", stdin=True)))
+    name = node.write(
+        pod("input", sh("cat; echo end", stdin=True), terminationGracePeriodSeconds=1)
+    )
     node.await_status(name, "it runs", running())
     assert os.readlink(f"/proc/{node.pid_of(name)}/fd/0").startswith("pipe:")
     assert node.output(name) == ""
@@ -338,7 +343,7 @@ def test_a_port_of_the_node(node):
     port = free_port()
     ports = [{"containerPort": 8080, "hostPort": port}]
     script = "exec nc -ll -p 8080 -e echo hello"
-    name = node.write(pod("port", sh(script, ports=ports)))
+    name = node.write(pod("port", sh(script, ports=ports), terminationGracePeriodSeconds=1))
     node.await_ready(name)
 
     def ask():

@@ -12,7 +12,6 @@ from kubelet.cri.client import RuntimeClient
 from kubelet.cri.info import init_pid
 from kubelet.pods.runtime import ContainerState, SandboxState
 from tests.node import images, pods
-from tests.node.pod_node import PAUSE, SECONDS, is_ready, pod, sh, sleeper
 from tests.node.module_nodes import (
     Notes,
     condition,
@@ -21,9 +20,11 @@ from tests.node.module_nodes import (
     node24,
     nodes,
     note,
+    pod,
     running,
     state_of,
 )
+from tests.node.pod_node import PAUSE, SECONDS, is_ready, sh, sleeper
 from tests.processes.node import alive, wait_for
 
 __all__ = ["each_node", "node24", "nodes"]
@@ -82,9 +83,7 @@ def test_a_container_that_is_started_again(node24, policy, code):
     name = node24.write(
         pod("again", sh(once, **notes.mounts), restartPolicy=policy, volumes=notes.volumes)
     )
-    status = node24.await_status(
-        name, "it is back", lambda s: restarts(s) == 1 and is_ready(s)
-    )
+    status = node24.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
     container = container_of(status)
     assert status["phase"] == "Running"
     assert container["lastState"]["terminated"]["exitCode"] == code
@@ -370,9 +369,7 @@ def test_a_pod_that_nobody_wants(each_node):
     async def sandboxes(client):
         return [s.metadata.uid for s in await client.list_pod_sandbox()]
 
-    wait_for(
-        "it is gone", lambda: made.uid not in with_client(each_node, sandboxes), SECONDS, 0.2
-    )
+    wait_for("it is gone", lambda: made.uid not in with_client(each_node, sandboxes), SECONDS, 0.2)
     assert not alive(pid)
     wait_for("its row is gone", lambda: not each_node.pods(), SECONDS, PAUSE)
 
@@ -414,7 +411,5 @@ def test_a_container_that_ends_while_the_kubelet_is_away(node24):
     os.kill(pid, signal.SIGKILL)
     wait_for("it is dead", lambda: not alive(pid))
     node24.start()
-    status = node24.await_status(
-        name, "it runs again", lambda s: restarts(s) == 1 and running()(s)
-    )
+    status = node24.await_status(name, "it runs again", lambda s: restarts(s) == 1 and running()(s))
     assert container_of(status)["lastState"]["terminated"]["exitCode"] == 137

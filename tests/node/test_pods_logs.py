@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.pod_node import pod, sh, sleeper
+from tests.node.pod_node import SECONDS, SLEEP, pod, sh, sleeper
 from tests.processes.node import wait_for
 
 CONFIG = {
@@ -20,7 +20,6 @@ CONFIG = {
 }
 LINKS = Path("/var/log/containers")
 LINE = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+\S+) (stdout|stderr) (F|P) (.*)")
-SECONDS = 60.0
 
 
 def directory(node, name, container="c"):
@@ -50,10 +49,15 @@ def restarted(number):
 @pytest.mark.both_versions
 def test_where_a_log_is(node):
     """A container's log is <logs>/<namespace>_<name>_<uid>/<container>/0.log (P-153)."""
-    script = "echo out; echo err >&2; exec sleep 86400"
-    name = node.write(pod("where", sh(script, "first"), sleeper("second"), initContainers=[
-        sh("echo before", "zeroth")
-    ]))
+    script = f"echo out; echo err >&2; {SLEEP}"
+    name = node.write(
+        pod(
+            "where",
+            sh(script, "first"),
+            sleeper("second"),
+            initContainers=[sh("echo before", "zeroth")],
+        )
+    )
     node.await_output(name, "err\n", "first")
     node.await_ready(name)
     for container in ("zeroth", "first", "second"):
@@ -81,10 +85,9 @@ def test_the_legacy_link(node):
 
 def test_each_start_has_a_log_of_its_own(node):
     """The restart count is in the log's name; what the one before said is kept (P-153)."""
-    name = node.write(pod("twice", sh("echo start; test -e /v/once && exec sleep 86400; "
-                                      "touch /v/once; exit 1",
-                                      volumeMounts=[{"name": "v", "mountPath": "/v"}]),
-                          volumes=[{"name": "v", "emptyDir": {}}]))
+    script = f"echo start; if test -e /v/once; then {SLEEP}; fi; touch /v/once; exit 1"
+    container = sh(script, volumeMounts=[{"name": "v", "mountPath": "/v"}])
+    name = node.write(pod("twice", container, volumes=[{"name": "v", "emptyDir": {}}]))
     node.await_output(name, "start", attempt=1)
     assert names(directory(node, name)) == ["0.log", "1.log"]
     assert node.output(name, attempt=0) == "start\n"
@@ -124,7 +127,7 @@ def test_logs_of_a_pod_that_has_ended_stay(node):
     """A pod that has ended keeps its logs for as long as it is there."""
     name = node.write(pod("ended", sh("echo done"), restartPolicy="Never"))
     node.await_phase(name, "Succeeded")
-    node.await_settled()
+    wait_for("it is all over", lambda: node.pods()[name].state == "finished", SECONDS)
     assert node.output(name) == "done\n"
 
 
@@ -138,7 +141,7 @@ def read(path):
 @pytest.mark.both_versions
 def test_a_long_log_is_rotated(node):
     """A log over its size is moved aside, the older ones are packed, the oldest go (I-40)."""
-    script = "n=0; while true; do n=$((n+1)); echo $n; usleep 1000; done"
+    script = "trap 'exit 0' TERM; n=0; while true; do n=$((n+1)); echo $n; usleep 1000; done"
     name = node.write(pod("talks", sh(script)))
     node.await_ready(name)
     logs = directory(node, name)
@@ -165,8 +168,9 @@ def test_a_long_log_is_rotated(node):
 
 def test_a_long_line_is_cut(node):
     """The runtime cuts long lines; the parts are marked so that they can be put together."""
-    name = node.write(pod("longline", sh("head -c 40000 /dev/zero | tr '\\0' x; echo"),
-                          restartPolicy="Never"))
+    name = node.write(
+        pod("longline", sh("head -c 40000 /dev/zero | tr '\\0' x; echo"), restartPolicy="Never")
+    )
     node.await_phase(name, "Succeeded")
     found = [LINE.fullmatch(n) for n in (directory(node, name) / "0.log").read_text().splitlines()]
     assert [m[3] for m in found] == ["P", "P", "F"]

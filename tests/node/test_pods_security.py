@@ -19,6 +19,10 @@ UNIFIED = (CGROUPS / "cgroup.controllers").exists()
 STATUS = "cat /proc/self/status"
 NET_ADMIN = 1 << 12
 CHOWN = 1 << 0
+NAMED_USER = (
+    "container has runAsNonRoot and image has non-numeric user (nobody), "
+    "cannot verify user is non-root"
+)
 
 
 def status(text):
@@ -80,13 +84,12 @@ def test_the_user_of_the_image(node):
             "named-user",
             "nobody",
             {},
-            "container has runAsNonRoot and image has non-numeric user (nobody), "
-            "cannot verify user is non-root",
+            NAMED_USER,
         ),
     ],
 )
 def test_root_is_refused(node, name, user, context, why):
-    """runAsNonRoot keeps a container that would or might be root from being made (P-159)."""
+    """A container that must not be root and would or might be is not made (P-159)."""
     container = sleeper(image=image(node, user), securityContext={"runAsNonRoot": True, **context})
     full = node.write(pod(name, container))
     found = waiting(node, full, "CreateContainerConfigError")
@@ -96,7 +99,7 @@ def test_root_is_refused(node, name, user, context, why):
 
 
 def test_others_than_root_are_not_refused(node):
-    """runAsNonRoot lets a container run that has another user (P-159)."""
+    """A container that must not be root runs as another user (P-159)."""
     found = secured(node, "nonroot", {"runAsNonRoot": True, "runAsUser": 1001})
     assert status(found)["Uid"][0] == "1001"
 
@@ -125,7 +128,10 @@ def test_capabilities(node, name, capabilities, wanted, unwanted):
 @pytest.mark.both_versions
 def test_a_privileged_container(node):
     """A privileged container has every capability of the node, its devices and its /proc."""
-    script = f"{STATUS}; echo Devices: $(ls /dev | wc -l); echo Interrupts: $(cat /proc/interrupts | wc -c)"
+    script = (
+        f"{STATUS}; echo Devices: $(ls /dev | wc -l); "
+        "echo Interrupts: $(cat /proc/interrupts | wc -c)"
+    )
     found = status(secured(node, "privileged", {"privileged": True}, script))
     own = status(Path("/proc/self/status").read_text())
     assert int(found["CapEff"][0], 16) == int(own["CapEff"][0], 16)
@@ -134,10 +140,10 @@ def test_a_privileged_container(node):
 
 
 def test_the_root_file_system_read_only(node):
-    """readOnlyRootFilesystem leaves nothing to write to but volumes."""
+    """A read-only root file system leaves nothing to write to but volumes."""
     mounts = [{"name": "v", "mountPath": "/v"}]
     context = {"readOnlyRootFilesystem": True}
-    script = "touch /v/ok && ! touch /x && echo refused"
+    script = "touch /v/ok && ! touch /x 2>&1 && echo refused"
     spec = {"volumes": [{"name": "v", "emptyDir": {}}]}
     more = {"volumeMounts": mounts, "securityContext": context}
     text = run(node, "readonly", script, spec=spec, **more)
@@ -150,7 +156,7 @@ def test_the_root_file_system_read_only(node):
     [("may", {}, "0"), ("may-not", {"allowPrivilegeEscalation": False}, "1")],
 )
 def test_no_new_privileges(node, name, context, wanted):
-    """allowPrivilegeEscalation false sets the kernel's flag (P-158)."""
+    """Where allowPrivilegeEscalation is false, the kernel's flag is set (P-158)."""
     assert status(secured(node, name, context))["NoNewPrivs"] == [wanted]
 
 
@@ -180,7 +186,7 @@ def test_a_filter_of_the_node(node):
 def test_masked_and_read_only_paths(node):
     """What of /proc is the node's own is empty, and its settings cannot be changed (P-158)."""
     script = (
-        "cat /proc/interrupts /proc/keys /proc/timer_list | wc -c; "
+        "exec 2>&1; cat /proc/interrupts /proc/keys /proc/timer_list | wc -c; "
         "echo 1 > /proc/sys/net/ipv4/ip_forward; echo $?"
     )
     text = secured(node, "masked", {}, script)
@@ -246,7 +252,11 @@ def test_containers_that_share_their_processes(node):
 
 @pytest.mark.parametrize(
     ("name", "field", "kind"),
-    [("hostpid", "hostPID", "pid"), ("hostipc", "hostIPC", "ipc"), ("hostnet", "hostNetwork", "net")],
+    [
+        ("hostpid", "hostPID", "pid"),
+        ("hostipc", "hostIPC", "ipc"),
+        ("hostnet", "hostNetwork", "net"),
+    ],
 )
 def test_namespaces_of_the_node(node, name, field, kind):
     """A pod can be in a namespace of the node, and stays out of the others (P-156)."""
@@ -363,5 +373,3 @@ def test_too_much_memory(node):
     name = node.write(pod("greedy", sh(greedy, resources=each), restartPolicy="Never"))
     found = state_of(node.await_phase(name, "Failed"))["terminated"]
     assert (found["reason"], found["exitCode"]) == ("OOMKilled", 137)
-
-

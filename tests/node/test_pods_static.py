@@ -12,8 +12,9 @@ from tests.node.module_nodes import (
     node24,
     nodes,
     note,
+    pod,
 )
-from tests.node.pod_node import PAUSE, SECONDS, is_ready, pod, sh, sleeper
+from tests.node.pod_node import PAUSE, SECONDS, is_ready, sh
 from tests.processes.node import alive, wait_for
 
 __all__ = ["each_node", "node24", "nodes"]
@@ -53,22 +54,16 @@ def test_a_static_pod(each_node):
 def test_an_edited_manifest(each_node):
     """Is another pod: the old one ends first, then the new one runs under its name (P-15)."""
     notes = Notes(each_node, "edited")
-    name = each_node.write(pod("edited", teller("old", notes), volumes=notes.volumes))
+    name = each_node.write(pod("edited", teller("old", notes), volumes=notes.volumes, patient=True))
     each_node.await_ready(name)
     notes.await_line("old")
     before = each_node.uid(name)
-    each_node.write(pod("edited", teller("new", notes), volumes=notes.volumes))
+    each_node.write(pod("edited", teller("new", notes), volumes=notes.volumes, patient=True))
     wait_for("it is another", lambda: each_node.pods()[name].uid != before, SECONDS, PAUSE)
     notes.await_line("new")
     each_node.await_ready(name)
     assert notes.lines() == ["old", "old-end", "new"]
-    rows = [row for row in each_node.rows() if row.name == name]
-    wait_for("the old one is gone", lambda: len(rows) == 1 or rows_of(each_node, name) == 1)
-
-
-def rows_of(node, name):
-    """How many pods have this name."""
-    return len([row for row in node.rows() if row.name == name])
+    assert [row.name for row in each_node.rows()] == [name]
 
 
 def test_a_removed_manifest(node24):
@@ -84,7 +79,7 @@ def test_a_removed_manifest(node24):
 def test_a_manifest_that_comes_back(node24):
     """Removed and written again while the pod ends: it runs once more, after its end (P-39)."""
     notes = Notes(node24, "returns")
-    document = pod("returns", teller("life", notes), volumes=notes.volumes)
+    document = pod("returns", teller("life", notes), volumes=notes.volumes, patient=True)
     name = node24.write(document)
     node24.await_ready(name)
     notes.await_line("life")
@@ -131,8 +126,8 @@ def test_a_bad_manifest_among_good_ones(node24):
 def test_two_manifests_of_one_name(node24):
     """One of them runs, and the other is complained of by its file; it follows when that goes."""
     notes = Notes(node24, "twice")
-    one = pod("twice", teller("one", notes), volumes=notes.volumes)
-    two = pod("twice", teller("two", notes), volumes=notes.volumes)
+    one = pod("twice", teller("one", notes), volumes=notes.volumes, patient=True)
+    two = pod("twice", teller("two", notes), volumes=notes.volumes, patient=True)
     name = node24.write(one, "a.yaml")
     node24.await_ready(name)
     node24.write(two, "b.yaml")
@@ -156,7 +151,7 @@ def test_a_field_that_nobody_knows(node24):
 def test_a_file_that_is_half_written(node24):
     """Nothing happens until its writer has closed it."""
     notes = Notes(node24, "half")
-    text = json.dumps(pod("half", teller("whole", notes), volumes=notes.volumes))
+    text = json.dumps(pod("half", teller("whole", notes), volumes=notes.volumes, patient=True))
     with (node24.manifests / "half.yaml").open("w") as file:
         file.write(text[: len(text) // 2])
         file.flush()
@@ -205,11 +200,11 @@ def test_a_manifest_that_goes_while_the_kubelet_is_away(each_node):
 def test_a_manifest_that_changes_while_the_kubelet_is_away(node24):
     """The old pod is ended at the next start, and the new one runs."""
     notes = Notes(node24, "swapped")
-    name = node24.write(pod("swapped", teller("old", notes), volumes=notes.volumes))
+    name = node24.write(pod("swapped", teller("old", notes), volumes=notes.volumes, patient=True))
     node24.await_ready(name)
     notes.await_line("old")
     node24.stop()
-    node24.write(pod("swapped", teller("new", notes), volumes=notes.volumes))
+    node24.write(pod("swapped", teller("new", notes), volumes=notes.volumes, patient=True))
     node24.start()
     notes.await_line("new")
     node24.await_ready(name)
@@ -225,7 +220,7 @@ def test_a_single_file(nodes):
     try:
         node.start()
         name = "one-testnode"
-        path.write_text(json.dumps(pod("one", sleeper())))
+        path.write_text(json.dumps(pod("one")))
         node.await_ready(name)
         path.unlink()
         node.await_gone(name)

@@ -7,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.pod_node import NODE_NAME, pod, sh, sleeper
+from tests.node.pod_node import NODE_NAME, SECONDS, SLEEP, pod, sh, sleeper
 from tests.node.shared import run, waiting
 from tests.processes.node import wait_for
-
-SECONDS = 60.0
-SLEEP = "trap 'exit 0' TERM; while true; do sleep 0.1; done"
 
 
 def mount(path="/v", name="v", **more):
@@ -73,7 +70,7 @@ def test_an_empty_directory_goes_with_its_pod(node):
 
 def test_an_empty_directory_outlives_a_restart(node):
     """A container that is restarted finds in an emptyDir what it left there."""
-    script = f"test -e /v/once && echo again && {SLEEP}; touch /v/once; exit 1"
+    script = f"if test -e /v/once; then echo again; {SLEEP}; fi; touch /v/once; exit 1"
     name = node.write(
         pod("restarts", sh(script, volumeMounts=[mount()]), volumes=[volume(emptyDir={})])
     )
@@ -161,9 +158,7 @@ def test_paths_that_are_not_there(node, place, kind, words):
     """A hostPath that is not what it should be keeps the pod waiting, and says why (L-31)."""
     path = place / f"missing-{kind.lower()}"
     name = node.write(
-        pod(
-            f"bad{kind.lower()}", sleeper(volumeMounts=[mount()]), volumes=[host_path(path, kind)]
-        )
+        pod(f"bad{kind.lower()}", sleeper(volumeMounts=[mount()]), volumes=[host_path(path, kind)])
     )
     event = node.await_event(name, "FailedMount")
     assert event["message"] == (
@@ -232,9 +227,11 @@ def test_files_about_the_pod(node):
 def test_files_about_the_pod_have_modes(node):
     """A file has its own mode, or that of its volume, and containers cannot write it (L-22)."""
     source = downward(
-        field("a", "metadata.name"), {**field("b", "metadata.name"), "mode": 0o400}, defaultMode=0o444
+        field("a", "metadata.name"),
+        {**field("b", "metadata.name"), "mode": 0o400},
+        defaultMode=0o444,
     )
-    script = "stat -L -c %a /v/a /v/b; touch /v/new || echo refused"
+    script = "stat -L -c %a /v/a /v/b; touch /v/new 2>&1 || echo refused"
     text = run(node, "modes", script, spec={"volumes": [source]}, volumeMounts=[mount()])
     assert text.startswith("444\n400\n")
     assert text.endswith("refused\n")
@@ -298,9 +295,7 @@ def test_a_part_that_leads_out_of_its_volume(node, target):
     name = f"escape{target.count('/')}{target.count('e')}"
     init = sh(f"ln -s /proc/1 /v/inner; ln -s {target} /v/out", "i", volumeMounts=[mount()])
     container = sleeper(volumeMounts=[mount("/p", subPath="out/x" if target == "/" else "out")])
-    full = node.write(
-        pod(name, container, initContainers=[init], volumes=[volume(emptyDir={})])
-    )
+    full = node.write(pod(name, container, initContainers=[init], volumes=[volume(emptyDir={})]))
     found = waiting(node, full, "CreateContainerConfigError")
     assert "leads out of the volume" in found["message"]
     assert node.await_event(full, "Failed")["message"] == f"Error: {found['message']}"
@@ -315,7 +310,7 @@ def test_a_link_inside_a_volume(node):
 
 
 def test_a_part_named_by_a_variable(node):
-    """subPathExpr is a path with variables of the container (L-32)."""
+    """A subPathExpr is a path with variables of the container (L-32)."""
     env = [{"name": "WHO", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}]
     path = node.disk / "expr"
     path.mkdir()
@@ -327,7 +322,7 @@ def test_a_part_named_by_a_variable(node):
 
 def test_a_restarted_container_has_its_part_again(node):
     """A container that is restarted finds its part of the volume mounted as before."""
-    script = f"test -e /p/once && echo again && {SLEEP}; touch /p/once; exit 1"
+    script = f"if test -e /p/once; then echo again; {SLEEP}; fi; touch /p/once; exit 1"
     container = sh(script, volumeMounts=[mount("/p", subPath="part")])
     name = node.write(pod("partagain", container, volumes=[volume(emptyDir={})]))
     node.await_output(name, "again", attempt=1)
@@ -339,7 +334,7 @@ def test_a_restarted_container_has_its_part_again(node):
 
 def test_a_volume_that_is_read_only(node):
     """A read-only mount cannot be written; another mount of the same volume can."""
-    script = "touch /w/file && ls /r && ! touch /r/file && echo refused"
+    script = "touch /w/file && ls /r && ! touch /r/file 2>&1 && echo refused"
     mounts = [mount("/r", readOnly=True), mount("/w")]
     spec = {"volumes": [volume(emptyDir={})]}
     text = run(node, "ro", script, spec=spec, volumeMounts=mounts)
@@ -350,7 +345,7 @@ def test_a_volume_that_is_read_only(node):
 
 @pytest.mark.parametrize(("medium", "mode"), [("", "2777"), ("Memory", "3777")])
 def test_the_group_of_a_volume(node, medium, mode):
-    """fsGroup owns the volume and what is made in it, for users of that group (L-33)."""
+    """The fsGroup owns the volume and what is made in it (L-33)."""
     context = {"runAsUser": 1001, "fsGroup": 1234}
     spec = {"volumes": [volume(emptyDir={"medium": medium})], "securityContext": context}
     script = "stat -c '%g %a' /v; touch /v/file; stat -c '%u %g' /v/file"
@@ -367,5 +362,3 @@ def test_a_volume_without_an_api_server(node):
     event = node.await_event(name, "FailedMount")
     assert 'volume "v"' in event["message"]
     assert "configMap volumes need an API server" in event["message"]
-
-

@@ -10,18 +10,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kubelet.config.errors import one_line, shown
+from kubelet.scalars import EXPONENT, SCALARS, TAG
 
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 200_000  # a pod of the largest size that any API server stores has far fewer
-_TAG: Final = "tag:yaml.org,2002:"
 
 # A number with an exponent needs no point, other than in PyYAML.
-_EXPONENT: Final = re.compile(r"[-+]?[0-9]+[eE][-+]?[0-9]{1,3}")
 
 
 _SURROGATE: Final = re.compile(r"\\[uU]0*[dD][89a-fA-F]")
@@ -217,7 +216,7 @@ class _Yaml:
         return value
 
     def _plain_tag(self, event: Any, kind: str, line: int) -> None:
-        if event.tag not in (None, "!", _TAG + kind):
+        if event.tag not in (None, "!", TAG + kind):
             raise _at(line, f"YAML tag {shown(event.tag)} is not allowed")
 
     def _sequence(self, events: Iterator[Any], depth: int) -> list[Any]:
@@ -247,13 +246,13 @@ class _Yaml:
         tag = event.tag
         if tag is None or tag == "!":
             tag = self._resolver.resolve(self._yaml.ScalarNode, event.value, event.implicit)
-        return str(tag).removeprefix(_TAG)
+        return str(tag).removeprefix(TAG)
 
     def _scalar(self, event: Any, line: int) -> Any:
         tag = self._tag(event)
-        if tag == "str" and event.implicit[0] and _EXPONENT.fullmatch(event.value):
+        if tag == "str" and event.implicit[0] and EXPONENT.fullmatch(event.value):
             tag = "float"
-        make = _SCALARS.get(tag)
+        make = SCALARS.get(tag)
         if make is None:
             raise _at(line, f"YAML tag {shown(event.tag)} is not allowed")
         value = make(event.value)
@@ -270,35 +269,3 @@ def _merge(value: Any, line: int) -> dict[str, Any]:
             raise _at(line, f"<< is {shown(part)}, must be a map or a list of maps")
         found |= part
     return found
-
-
-def _integer(text: str) -> int | str:
-    """Read an integer; base 60 ("1:30") and what Python refuses stay text."""
-    body = text.replace("_", "")
-    digits = body.lstrip("+-")
-    try:
-        if digits.startswith(("0x", "0b", "0o")):
-            return int(body, 0)
-        return int(body, 8) if len(digits) > 1 and digits.startswith("0") else int(body)
-    except ValueError:
-        return text
-
-
-def _float(text: str) -> float | str:
-    body = text.replace("_", "").lower()
-    try:
-        return float(body.replace(".inf", "inf").replace(".nan", "nan"))
-    except ValueError:
-        return text
-
-
-_SCALARS: Final[dict[str, Callable[[str], Any]]] = {
-    "null": lambda _: None,
-    "bool": lambda text: text.lower() in {"true", "yes", "on"},
-    "int": _integer,
-    "float": _float,
-    "str": str,
-    "timestamp": str,
-    "value": str,
-    "merge": str,
-}

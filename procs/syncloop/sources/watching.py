@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from kubelet import inotify
 from kubelet import logging as klog
-from procs.syncloop.sources import inotify
-from procs.syncloop.sources.inotify import Event, Inotify
+from kubelet.inotify import Event
+from procs.syncloop.sources.inotify import DirectoryWatch
 from procs.syncloop.sources.listing import Watched
 
 log = klog.get_logger(__name__)
@@ -25,9 +26,9 @@ class Watcher:
         self._closed: set[str] = set()
         self.created: set[str] = set()
         self._full = klog.every(600)
-        self._inotify: Inotify | None = None
+        self._inotify: DirectoryWatch | None = None
         try:
-            self._inotify = Inotify(self._heard)
+            self._inotify = DirectoryWatch(self._heard)
         except OSError as err:
             self._complain(err)
 

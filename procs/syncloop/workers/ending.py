@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import time
 from typing import Final
 
 from kubelet import logging as klog
@@ -15,12 +14,13 @@ from kubelet.channels.errors import ChannelError
 from kubelet.channels.messages import RemovePodCgroup
 from kubelet.cri.errors import CriError
 from kubelet.pods.cgroups import pod_path
-from kubelet.pods.rows import MOUNTS, Wait
+from kubelet.pods.rows import MOUNTS, VolumeRow, Wait
 from kubelet.pods.runtime import PodRecord
 from procs.syncloop.configs import files
 from procs.syncloop.events import WARNING
 from procs.syncloop.workers import state
 from procs.syncloop.workers.publish import publish
+from procs.syncloop.workers.retry import AGAIN
 from procs.syncloop.workers.stopping import StopError, runs, stop_pod
 from procs.syncloop.workers.sync import FOREVER, mounts_of, settle
 from procs.syncloop.workers.worker import Worker
@@ -30,6 +30,7 @@ log = klog.get_logger(__name__)
 _ERROR_SECONDS: Final = 10.0
 _UNMOUNT_SECONDS: Final = 5.0  # between two words about what is not unmounted yet
 _ASK_SECONDS: Final = 30.0
+_NS: Final = 10**9
 
 
 def subject(worker: Worker) -> Pod:
@@ -53,14 +54,20 @@ async def terminating(worker: Worker) -> float:
             record = (await worker.observe()).record
     except StopError as err:
         worker.kit.emit(pod, WARNING, "FailedKillPod", f"error killing pod: {err}", "")
-        wait = Wait("it to stop", worker.kit.wall(), str(err), "it is tried again")
-        worker.step("waiting to stop it again", wait)
-        return worker.kit.jittered(_ERROR_SECONDS)
+        return _again(worker, "waiting to stop it again", "it to stop", str(err))
     if runs(record):
         return worker.kit.jittered(1.0)
     worker.deliver(state.Stopped())
     _show(worker, record)
     return 0.0
+
+
+def _again(worker: Worker, step: str, what: str, failed: str) -> float:
+    """Say what did not work, and return how long to rest before it is tried again."""
+    seconds = worker.kit.jittered(_ERROR_SECONDS)
+    at = worker.kit.wall() + int(seconds * _NS)
+    worker.step(step, worker.waiting(what, failed, AGAIN, at))
+    return seconds
 
 
 def _show(worker: Worker, record: PodRecord | None, *, finished: bool = False) -> None:
@@ -77,9 +84,7 @@ async def terminated(worker: Worker) -> float:
     record = (await worker.observe()).record
     failed = await _clean(worker, record, removed)
     if failed:
-        wait = Wait("the rest of it to go", worker.kit.wall(), failed, "it is tried again")
-        worker.step("cleaning up", wait)
-        return worker.kit.jittered(_ERROR_SECONDS)
+        return _again(worker, "cleaning up", "the rest of it to go", failed)
     worker.step("")
     if worker.work.calls:
         worker.update_work(calls={})
@@ -95,7 +100,7 @@ async def terminated(worker: Worker) -> float:
 
 async def _clean(worker: Worker, record: PodRecord | None, removed: bool) -> str:
     """Clean up side by side what does not depend on each other; what failed, in words."""
-    worker.step("cleaning up", Wait("its volumes to be unmounted", worker.kit.wall()))
+    worker.step("cleaning up", worker.waiting("what it used to be cleaned up"))
     jobs = [_unmounted(worker), _runtime_part(worker, record, removed)]
     results = await asyncio.gather(*jobs)
     failed = "; ".join(filter(None, results))
@@ -106,7 +111,6 @@ async def _clean(worker: Worker, record: PodRecord | None, removed: bool) -> str
 
 async def _unmounted(worker: Worker) -> str:
     """Wait until the volumes are gone: ``volumes`` has seen the row's state."""
-    began = time.monotonic()
     while mounts_of(worker) is not None:
         try:
             await worker.kit.process.waiters.wait(
@@ -114,11 +118,14 @@ async def _unmounted(worker: Worker) -> str:
             )
         except TimeoutError:
             row = mounts_of(worker)
-            names = ", ".join(v.name for v in row.volumes) if row else ""
-            spent = f"for {time.monotonic() - began:.0f} s"
-            wait = Wait(f"volumes {names} to be unmounted", worker.kit.wall(), spent)
-            worker.step("waiting for volumes to be unmounted", wait)
+            waits = [_unmount_wait(worker, v) for v in row.volumes] if row else []
+            worker.step("waiting for volumes to be unmounted", *waits)
     return ""
+
+
+def _unmount_wait(worker: Worker, volume: VolumeRow) -> Wait:
+    what = f"volume {volume.name} to be unmounted"
+    return worker.waiting(what, volume.reason, AGAIN, volume.retry_ns)
 
 
 async def _runtime_part(worker: Worker, record: PodRecord | None, removed: bool) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubelet import logging as klog
@@ -24,12 +23,13 @@ from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.sandbox import sandbox_config
 from procs.syncloop.events import NORMAL, WARNING
 from procs.syncloop.images.errors import ImageError, Reason
-from procs.syncloop.images.manager import Ensured
+from procs.syncloop.images.manager import Ensured, backoff_key
 from procs.syncloop.runtime import backoff
 from procs.syncloop.runtime.hooks import HookError
 from procs.syncloop.runtime.kinds import find
 from procs.syncloop.runtime.plan import Plan, Start, StartKind
 from procs.syncloop.workers.calls import finish
+from procs.syncloop.workers.retry import Result, RetryError, crash_wait
 from procs.syncloop.workers.stopping import stop_container
 from procs.syncloop.workers.worker import Worker
 
@@ -38,23 +38,6 @@ log = klog.get_logger(__name__)
 SANDBOX: Final = ""  # the journal's name of the sandbox
 _FAILURE_SHOWN_NS: Final = 10**9  # of a pull, before its back-off is what the status says
 _RESERVED: Final = "is reserved for"  # a call of a dead predecessor is still being given up
-
-
-class RetryError(Exception):
-    """Something did not work and is tried again; ``until_ns`` (wall clock) says when, 0: later."""
-
-    def __init__(self, sentence: str, until_ns: int = 0, *, soon: bool = False) -> None:
-        super().__init__(sentence)
-        self.until_ns = until_ns
-        self.soon = soon
-
-
-@dataclass(slots=True)
-class Result:
-    """How far a run of the plan came."""
-
-    acted: bool = False
-    failures: list[RetryError] = field(default_factory=list)
 
 
 class Starter:
@@ -131,8 +114,7 @@ class Starter:
                 policy=self._kit.policy,
             )
         except ConfigError as err:
-            self._sandbox_failed(str(err))
-            raise RetryError(str(err)) from None
+            raise self._sandbox_failed(str(err)) from None
         for reason, message in built.warnings:
             self._kit.emit(self._pod, WARNING, reason, message, "")
         return built.config
@@ -175,14 +157,12 @@ class Starter:
     def _sandbox_error(self, err: CriError) -> RetryError:
         if _RESERVED in err.message:
             return RetryError(err.go_text, soon=True)
-        self._sandbox_failed(err.go_text)
-        return RetryError(err.go_text)
+        return self._sandbox_failed(err.go_text)
 
-    def _sandbox_failed(self, message: str) -> None:
+    def _sandbox_failed(self, message: str) -> RetryError:
         text = f"Failed to create pod sandbox: {message}"
         self._kit.emit(self._pod, WARNING, "FailedCreatePodSandBox", text, "")
-        wait = Wait("its sandbox", self._kit.wall(), tried=message, next="it is tried again")
-        self._worker.step("waiting to create the sandbox again", wait)
+        return RetryError(message, wait=Wait("its sandbox to be created"))
 
     async def _ips(self, sandbox_id: str) -> tuple[str, ...]:
         """Return the pod's addresses: what its containers' environment and hosts file name."""
@@ -196,7 +176,8 @@ class Starter:
         except CriError as err:
             text = f"Unable to get pod sandbox status: {err.go_text}"
             self._kit.emit(self._pod, WARNING, "FailedPodSandBoxStatus", text, "")
-            raise RetryError(str(err)) from None
+            wait = Wait("its sandbox to be looked at")
+            raise RetryError(str(err), wait=wait) from None
         network = answer.status.network
         return tuple(filter(None, (network.ip, *(more.ip for more in network.additional_ips))))
 
@@ -226,13 +207,16 @@ class Starter:
         task = self._images.pop(start.name, None)
         if task is None:
             task = asyncio.create_task(self._ensure(container, context.sandbox))
-        wait = Wait(f"image {container.image}", self._kit.wall())
+        what = f"image {container.image} for container {start.name}"
+        then = "the container is created when the image is here"
+        wait = self._worker.waiting(what, then=then)
         self._worker.step(f"getting image {container.image}", wait)
         try:
             found = await task
         except ImageError as err:
             self._failed(start.name, err.reason, err.message)
-            raise RetryError(str(err), self._again(err)) from None
+            wait = self._image_wait(what, container.image, err)
+            raise RetryError(str(err), self._again(err), wait=wait) from None
         finally:
             task.cancel()
             self._save_backoffs()
@@ -240,6 +224,13 @@ class Starter:
             call = Call(CallStep.PULLED, start.attempt, found.ref)
             self._book.call(self._pod.uid, start.name, call)
         return found
+
+    def _image_wait(self, what: str, image: str, err: ImageError) -> Wait:
+        """Return the words for an image that could not be had: why, and when it is tried again."""
+        entry = self._backoffs.get(backoff_key(image))
+        tried = entry.error if err.reason is Reason.BACKOFF and entry is not None else ""
+        then = "it is pulled again" if err.until_ns else "it is looked for again"
+        return Wait(what, tried=tried or str(err), next=then, next_ns=err.until_ns)
 
     def _again(self, err: ImageError) -> int:
         """Return when to look again; soon after a failure, to show that it backs off (P-93)."""
@@ -277,14 +268,12 @@ class Starter:
         if last is None:
             return 0
         entry = self._backoffs.get(backoff.crash_key(self._pod, find(self._pod, start.name)))
-        return backoff.in_backoff(entry, last, self._kit.wall())
+        return backoff.in_backoff(entry, last.finished_at_ns, self._kit.wall())
 
-    def _last_ended(self, name: str) -> int | None:
-        """Return when the newest instance of a container ended; None: it never ran."""
-        for found in self._containers():
-            if found.name == name and found.finished_at_ns:
-                return found.finished_at_ns
-        return None
+    def _last_ended(self, name: str) -> ContainerRecord | None:
+        """Return the newest instance of a container that has ended; None: it never ran."""
+        ended = (c for c in self._containers() if c.name == name and c.finished_at_ns)
+        return next(ended, None)
 
     def _check_backoff(self, start: Start, container: Container) -> None:
         ended = self._last_ended(start.name)
@@ -296,13 +285,16 @@ class Starter:
         if left <= 0:
             limits = backoff.crash_limits(self._kit.process.config)
             entry = self._backoffs.get(key)
-            self._backoffs[key] = backoff.crashed(entry, ended, limits.max_ns, limits.base_ns, now)
+            self._backoffs[key] = backoff.crashed(
+                entry, ended.finished_at_ns, limits.max_ns, limits.base_ns, now
+            )
             self._save_backoffs()
             return
         text = backoff.crash_message(self._pod, container, self._backoffs[key])
         self._kit.emit(self._pod, WARNING, "BackOff", text, start.name)
         self._book.reason(self._pod.uid, start.name, "CrashLoopBackOff", text)
-        raise RetryError(text, now + left)
+        wait = crash_wait(start.name, ended, self._backoffs[key].delay_ns, now + left)
+        raise RetryError(text, now + left, wait=wait)
 
     async def _create(
         self, start: Start, container: Container, image: Ensured, context: ContainerContext
@@ -316,7 +308,8 @@ class Starter:
         except (ConfigError, OSError) as err:
             self._failed(start.name, "CreateContainerConfigError", str(err))
             self._kit.emit(pod, WARNING, "Failed", f"Error: {err}", start.name)
-            raise RetryError(str(err)) from None
+            wait = Wait(f"container {start.name} to be created")
+            raise RetryError(str(err), wait=wait) from None
         worker.step(f"creating container {start.name}")
         self._book.call(pod.uid, start.name, Call(CallStep.CREATE, attempt, image.ref))
         self._kit.reached("create:before", pod.uid)
@@ -394,7 +387,8 @@ class Starter:
         self._book.call(self._pod.uid, start.name, None)
         self._failed(start.name, reason, err.message)
         self._kit.emit(self._pod, WARNING, "Failed", f"Error: {err.message}", start.name)
-        return RetryError(str(err))
+        done = "created" if reason == "CreateContainerError" else "started"
+        return RetryError(str(err), wait=Wait(f"container {start.name} to be {done}"))
 
     def _failed(self, name: str, reason: str, message: str) -> None:
         self._book.reason(self._pod.uid, name, reason, message)
@@ -408,7 +402,9 @@ async def run_post_start(
     assert container.lifecycle is not None
     handler = container.lifecycle.post_start
     assert handler is not None
-    wait = Wait(f"the postStart hook of {container.name}", worker.kit.wall())
+    what = f"the postStart hook of container {container.name} to end"
+    then = "the container counts as started if it ends well, and is stopped if it fails"
+    wait = worker.waiting(what, then=then)
     worker.step(f"running the postStart hook of {container.name}", wait)
     worker.unstarted.add(container_id)
     worker.kit.reached("post-start:before", pod.uid)
@@ -421,7 +417,8 @@ async def run_post_start(
         text = "FailedPostStartHook"
         grace = pod.spec.termination_grace_period_seconds
         await stop_container(worker, pod, container, container_id, grace or 0, text)
-        raise RetryError(str(err)) from None
+        wait = Wait(f"container {container.name} to be started again")
+        raise RetryError(str(err), wait=wait) from None
     finally:
         worker.unstarted.discard(container_id)
     worker.kit.reached("post-start:after", pod.uid)

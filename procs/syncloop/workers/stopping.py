@@ -13,7 +13,7 @@ from kubelet.api.container import Container
 from kubelet.api.handlers import Lifecycle, LifecycleHandler
 from kubelet.api.pod import Pod
 from kubelet.cri.errors import CriError
-from kubelet.pods.rows import Call, CallStep, Wait
+from kubelet.pods.rows import Call, CallStep
 from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord, SandboxState
 from procs.syncloop.events import NORMAL, WARNING
 from procs.syncloop.runtime import killing
@@ -92,7 +92,7 @@ async def _pre_stop(  # noqa: PLR0913, PLR0917 - as above
     ip = ips[0] if ips else ""
     try:
         async with asyncio.timeout(grace):
-            await worker.kit.hooks.run(pod, container, container_id, hook, ip, float(grace))
+            await worker.kit.hooks.run(pod, container, container_id, hook, ip, None)
     except HookError as err:
         log.warning("preStop hook failed", pod=str(pod), container=container.name, err=err)
         text = "PreStopHook failed"
@@ -110,7 +110,9 @@ async def stop_pod(worker: Worker, pod: Pod, record: PodRecord, grace: int, sinc
         spent = max(0, worker.kit.wall() - since_ns) // _SECOND
         left = max(0, grace - int(spent))
         names = ", ".join(sorted({c.name for c in stage}))
-        wait = Wait(f"{names} to end", worker.kit.wall(), next=f"killed after {left} s")
+        at = worker.kit.wall() + left * _SECOND
+        then = "what still runs then is killed"
+        wait = worker.waiting(f"container {names} to end", then=then, next_ns=at)
         worker.step(f"stopping {names}", wait)
         await _all(
             stop_container(worker, pod, _container(pod, found), found.id, left) for found in stage

@@ -26,7 +26,8 @@ from procs.syncloop.status.phase import (
 )
 from procs.syncloop.workers import recover, state
 from procs.syncloop.workers.publish import publish
-from procs.syncloop.workers.starting import Result, RetryError, Starter, run_post_start
+from procs.syncloop.workers.retry import Result, RetryError, show
+from procs.syncloop.workers.starting import Starter, run_post_start
 from procs.syncloop.workers.stopping import StopError, stop_container, stop_pod
 from procs.syncloop.workers.worker import Worker
 
@@ -41,18 +42,20 @@ _SOON_SECONDS: Final = (
 _MOUNT_SECONDS: Final = 123.0  # T-11
 _ASK_SECONDS: Final = 10.0
 _NS: Final = 10**9
+_ACTIVE: Final = (WorkerState.SYNC, WorkerState.TERMINATING)  # they hold what they asked for
 
 
 async def sync(worker: Worker) -> float:
     """Bring the pod one step further; how long to rest unless something happens."""
     if blocked := worker.peers.blocker(worker):
         what = f"the pod of the same name before it ({blocked}) to end"
-        worker.step("waiting for its predecessor", Wait(what, worker.kit.wall()))
+        wait = worker.waiting(what, then="it is started when nothing is left of that one")
+        worker.step("waiting for its predecessor", wait)
         return FOREVER
     record = (await worker.observe()).record
     settle(worker, record)
     if not worker.row.admitted and not _admit(worker):
-        return 0.0
+        return 0.0 if worker.row.ending else FOREVER
     pod = worker.pod
     status = publish(worker, record)
     if status.phase in TERMINAL:
@@ -96,7 +99,7 @@ def _admit(worker: Worker) -> bool:
     others = [
         row.pod
         for row in worker.book.pods.values()
-        if row.uid != worker.uid and row.admitted and row.state is WorkerState.SYNC
+        if row.uid != worker.uid and row.admitted and row.state in _ACTIVE
     ]
     answer = kit.admission.admit(pod, others, kit.site())
     if isinstance(answer, Refusal):
@@ -105,14 +108,20 @@ def _admit(worker: Worker) -> bool:
         return False
     if answer is not None:
         _make_room(worker, answer)
+        return False
     worker.deliver(state.Admitted())
     worker.record("admitted")
     return True
 
 
 def _make_room(worker: Worker, answer: Preempt) -> None:
-    """End the pods that stand in the way of a critical one (A-5)."""
+    """End the pods that stand in the way of a critical one (A-5); it is let in when they ended."""
+    names = ", ".join(str(victim) for victim in answer.victims)
+    wait = worker.waiting(f"{names} to make room for it", then="it is started when they have ended")
+    worker.step("waiting for room", wait)
     for victim in answer.victims:
+        if worker.book.pods[victim.uid].state is not WorkerState.SYNC:
+            continue
         worker.kit.emit(victim, WARNING, answer.reason, answer.message, "")
         event = state.Kill(answer.reason, answer.message, disruption=answer.disruption)
         worker.peers.kill(victim.uid, event)
@@ -135,7 +144,8 @@ async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
         acted = await _stop_unwanted(worker, pod, record, planned)
     except (StopError, CriError, OSError) as err:
         worker.kit.emit(pod, WARNING, "FailedKillPod", f"error killing pod: {err}", "")
-        raise RetryError(str(err)) from None
+        wait = Wait("what it does not need any more to be stopped")
+        raise RetryError(str(err), wait=wait) from None
     if not planned.start and not planned.new_sandbox:
         return 0.0 if acted else worker.kit.jittered(_ERROR_SECONDS)
     _check_network(worker, pod)
@@ -148,6 +158,7 @@ async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
 def _at_rest(worker: Worker) -> None:
     if worker.work.reasons:
         worker.update_work(reasons={})
+    worker.still_waiting()
     worker.step("")
 
 
@@ -175,10 +186,7 @@ def _delay(worker: Worker, failures: list[RetryError]) -> float:
         seconds = min(max(0.001, (min(moments) - now) / _NS), frequency)
     else:
         seconds = worker.kit.jittered(_ERROR_SECONDS)
-    tried = "; ".join(str(f) for f in failures)
-    at = now + int(seconds * _NS)
-    what = "the next try"
-    worker.step("waiting to try again", Wait(what, now, tried, "it is tried again", at))
+    show(worker, failures, now + int(seconds * _NS))
     return seconds
 
 
@@ -244,7 +252,8 @@ def _check_network(worker: Worker, pod: Pod) -> None:
             worker.kit.emit(pod, WARNING, "NetworkNotReady", text, "")
             worker.waits_for_network = True
             at = worker.kit.wall() + int(worker.kit.jittered(_TRANSIENT_SECONDS) * _NS)
-            raise RetryError(text, at)
+            wait = Wait("the network of the container runtime")
+            raise RetryError(text, at, wait=wait)
 
 
 async def _cgroup(worker: Worker, pod: Pod) -> None:
@@ -261,7 +270,7 @@ async def _cgroup(worker: Worker, pod: Pod) -> None:
         text = f"unable to ensure pod container exists: {err}"
         worker.kit.emit(pod, WARNING, "FailedCreatePodContainer", text, "")
         at = worker.kit.wall() + int(_TRANSIENT_SECONDS * _NS)
-        raise RetryError(text, at) from None
+        raise RetryError(text, at, wait=Wait("its cgroup to be made")) from None
     worker.kit.reached("cgroup:after", pod.uid)
 
 
@@ -277,7 +286,8 @@ async def _volumes(worker: Worker, pod: Pod) -> MountsRow:
     if found is not None:
         return found
     deadline = worker.kit.wall() + int(_MOUNT_SECONDS * _NS)
-    worker.step("waiting for volumes", Wait("its volumes", worker.kit.wall()))
+    then = "its containers are created when all of them are mounted"
+    worker.step("waiting for volumes", worker.waiting("its volumes to be mounted", then=then))
     said: set[str] = set()
     while worker.kit.wall() < deadline:
         try:
@@ -306,9 +316,8 @@ def _say_failed(worker: Worker, pod: Pod, said: set[str]) -> set[str]:
         text = f'MountVolume.SetUp failed for volume "{volume.name}" : {volume.reason}'
         if text not in said:
             worker.kit.emit(pod, WARNING, "FailedMount", text, "")
-        waits.append(
-            Wait(f"volume {volume.name}", volume.since_ns, volume.reason, "", volume.retry_ns)
-        )
+        what, then = f"volume {volume.name} to be mounted", "it is mounted again"
+        waits.append(Wait(what, volume.since_ns, volume.reason, then, volume.retry_ns))
         said = said | {text}
     if waits:
         worker.step("waiting for volumes", *waits)
@@ -324,4 +333,4 @@ def _unmounted(worker: Worker, pod: Pod) -> RetryError:
         "unattached volumes=[], failed to process volumes=[]: timed out waiting for the condition"
     )
     worker.kit.emit(pod, WARNING, "FailedMount", text, "")
-    return RetryError(text)
+    return RetryError(text, wait=Wait("its volumes to be mounted"))

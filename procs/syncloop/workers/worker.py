@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 
@@ -38,6 +38,9 @@ class Peers(Protocol):
     def kill(self, uid: str, event: state.Kill) -> None:
         """End another pod, to make room."""
 
+    def moved(self) -> None:
+        """Take that a pod went on in its life: there may be room for who waits for it."""
+
 
 class Worker:
     """One pod's worker; the stages are functions of :mod:`sync` and :mod:`ending`."""
@@ -51,6 +54,7 @@ class Worker:
         self.waits_for_network = False
         self.messages: dict[str, str] = {}  # termination messages by container id
         self.peers = peers
+        self._since = {wait.what: wait.since_ns for wait in book.work(uid).waits}
         self._observed: PodRecord | None = None  # as its stages last saw the pod
         self._raw: bytes | None = None  # the entry that this was
         self._woken = asyncio.Event()
@@ -89,6 +93,7 @@ class Worker:
             self.book.put(outcome.row)
             if before is not after:
                 self.record("state", f"{before} -> {after}")
+                self.peers.moved()
         if outcome.cancel:
             self._cancel()
         if outcome.wake:
@@ -110,9 +115,10 @@ class Worker:
 
     def _cancel(self) -> None:
         stage = self._stage
-        if stage is not None and not stage.done() and stage is not asyncio.current_task():
-            self._outdated = True
-            stage.cancel()
+        if stage is None or stage.done() or stage is asyncio.current_task() or self._outdated:
+            return  # one that is being cancelled is not hurried: it awaits a call's outcome
+        self._outdated = True
+        stage.cancel()
 
     # Its life.
 
@@ -130,17 +136,17 @@ class Worker:
         what = "somebody to release it: handling it has killed syncloop three times"
         how = f"kubeletctl release {self.uid}"
         self.book.step(self.uid, "quarantined", Wait(what, self.kit.wall(), next=how))
-        await self.kit.process.stopping.wait()
+        await asyncio.get_running_loop().create_future()  # until this task is cancelled
 
     async def _run_stage(self, stage: Callable[[Worker], asyncio.Task[float]]) -> float:
         self._stage = stage(self)
         try:
             return await self._stage
         except asyncio.CancelledError:
-            if not self._outdated:
-                self._stage.cancel()
-                raise
-            return 0.0
+            if self._outdated and not _is_cancelled():
+                return 0.0
+            self._stage.cancel()
+            raise
         finally:
             self._outdated = False
             self._stage = None
@@ -162,7 +168,7 @@ class Worker:
                 await self.kit.cache.get_newer_than(self.uid, self.acted_ns, _LOOK_SECONDS)
             except (ChannelError, TimeoutError) as err:
                 what = "the container runtime to be looked at"
-                self.step("waiting for a look", Wait(what, self.kit.wall(), tried=str(err)))
+                self.step("waiting for a look", self.waiting(what, str(err), "it is asked again"))
                 await self._next_look()
         return seen
 
@@ -185,6 +191,16 @@ class Worker:
         """Say what it does."""
         self.book.step(self.uid, step, *waits)
 
+    def waiting(self, what: str, tried: str = "", then: str = "", next_ns: int = 0) -> Wait:
+        """Return what is waited for, since the first of all tries that have failed in a row."""
+        since_ns = self._since.setdefault(what, self.kit.wall())
+        return Wait(what, since_ns, tried, then, next_ns)
+
+    def still_waiting(self, what: Iterable[str] = ()) -> None:
+        """Forget since when anything was waited for, but these."""
+        kept = frozenset(what)
+        self._since = {key: since for key, since in self._since.items() if key in kept}
+
     def record(self, what: str, text: str = "") -> None:
         """Note something for ``kubeletctl trace``."""
         self.kit.process.record(what, text, self.uid)
@@ -196,3 +212,9 @@ class Worker:
     def update_work(self, **changes: object) -> None:
         """Change fields of what it is at."""
         self.book.put_work(replace(self.work, **changes))  # type: ignore[arg-type]
+
+
+def _is_cancelled() -> bool:
+    """Tell whether the task itself is to end, and not only what it awaits."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

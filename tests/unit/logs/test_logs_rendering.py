@@ -35,10 +35,10 @@ LOG = (
         ({"tail": 99}, b"one\ntwo\nlong line\nlast\n"),
         ({"tail": 1, "stream": Stream.STDOUT}, b"long line\n"),
         ({"stream": Stream.STDERR}, b"two\nlast\n"),
-        ({"since_ns": wall_ns(stamp(2))}, b"two\nlong line\nlast\n"),
-        ({"since_ns": wall_ns(stamp(2)) + 1}, b"long line\nlast\n"),
-        ({"since_ns": wall_ns(stamp(4))}, b"last\n"),  # the first part of a line counts
-        ({"since_ns": wall_ns(stamp(1)), "tail": 1}, b"last\n"),
+        ({"since_ns": wall_ns(stamp(2).encode())}, b"two\nlong line\nlast\n"),
+        ({"since_ns": wall_ns(stamp(2).encode()) + 1}, b"long line\nlast\n"),
+        ({"since_ns": wall_ns(stamp(4).encode())}, b"last\n"),  # the first part of a line counts
+        ({"since_ns": wall_ns(stamp(1).encode()), "tail": 1}, b"last\n"),
         ({"limit_bytes": 6}, b"one\ntw"),  # within a line
         ({"limit_bytes": 4, "tail": 2}, b"long"),
         ({"limit_bytes": 1000}, b"one\ntwo\nlong line\nlast\n"),

@@ -170,14 +170,15 @@ def test_no_more_are_worked_on_at_a_time_than_there_are_workers(tmp_path: Path):
     for one in logs:
         Path(one.path).write_bytes(FULL)
     at_once, most = 0, 0
+    two = asyncio.Barrier(2)
 
     class Slow:
         async def reopen(self, container_id: str) -> None:
             nonlocal at_once, most
             at_once += 1
             most = max(most, at_once)
-            for _ in range(5):
-                await asyncio.sleep(0)
+            async with asyncio.timeout(20):
+                await two.wait()  # with less than two at a time, nobody would ever go on
             at_once -= 1
             if container_id == "id-0":
                 raise OSError("it broke")

@@ -381,7 +381,7 @@ def test_without_inotify_the_rescan_does(tmp_path, manifests, monkeypatch):
     def none(_heard):
         raise OSError(24, "no instances left")
 
-    monkeypatch.setattr("procs.syncloop.sources.watching.Inotify", none)
+    monkeypatch.setattr("procs.syncloop.sources.watching.DirectoryWatch", none)
 
     async def work():
         async with watching(tmp_path, manifests, "100ms") as s:
