@@ -47,9 +47,7 @@ class Facts:
 
 def explain(facts: Facts) -> str:
     """Return the paragraph."""
-    said = " ".join(_sentence(part) for part in _parts(facts))
-    warning = "" if _settled(facts) or _ended(facts) else _last_warning(facts, said)
-    return f"{said} {_sentence(warning)}" if warning else said
+    return " ".join(_sentence(part) for part in _parts(facts))
 
 
 def _sentence(words: str) -> str:
@@ -70,6 +68,9 @@ def _parts(facts: Facts) -> Iterator[str]:
         yield from _running(facts)
     yield from _waiting(facts)
     yield from _around(facts)
+    told = any(wait.tried for wait in facts.work.waits)  # a warning could only repeat it
+    if not (told or _settled(facts) or _ended(facts)):
+        yield from _last_warning(facts)
 
 
 def _ended(facts: Facts) -> bool:
@@ -151,7 +152,7 @@ def _stopping(facts: Facts) -> Iterator[str]:
             yield f"the preStop hook of {name} runs {_since(call.since_ns, facts.now_ns)}"
         elif call.step is CallStep.STOP:
             asked = _at(call.since_ns, facts.now_ns)
-            yield f"container {name} was told to end {asked} and has not yet"
+            yield f"container {name} was told to end {asked} and still runs"
 
 
 def _cause(facts: Facts, ending: Ending) -> str:
@@ -284,7 +285,7 @@ def _initializing(facts: Facts) -> Iterator[str]:
         f"it waits for init container {found.name} ({found.number} of {found.total}) to end, "
         f"which runs {since}"
     )
-    more = "the next one" if found.number < found.total else "the other containers"
+    more = "the next one starts" if found.number < found.total else "the other containers start"
     yield f"next: {more} as soon as it has ended with exit code 0"
 
 
@@ -353,8 +354,7 @@ def _around(facts: Facts) -> Iterator[str]:
         yield f"source {', '.join(facts.undelivered)} has not given its pods yet"
 
 
-def _last_warning(facts: Facts, said: str) -> str:
-    """Tell the last warning, unless it only repeats what was said; "" for none."""
+def _last_warning(facts: Facts) -> Iterator[str]:
     recent = [
         one
         for one in facts.events
@@ -362,15 +362,11 @@ def _last_warning(facts: Facts, said: str) -> str:
         and one.reason not in _ADVICE
         and facts.now_ns - one.last_ns < _RECENT_NS
     ]
-    if not recent:
-        return ""
-    last = max(recent, key=lambda one: one.last_ns)
-    times = f", {last.count} times" if last.count > 1 else ""
-    ago = age((facts.now_ns - last.last_ns) / 1e9)
-    # Some messages only put a few words before what is wrong.
-    repeated = last.message.rpartition(" : ")[2].removeprefix("Error: ").rstrip(".")
-    message = "" if " ".join(repeated.split()) in said else f": {last.message}"
-    return f"the last warning, {ago} ago{times}, was {last.reason}{message}"
+    if recent:
+        last = max(recent, key=lambda one: one.last_ns)
+        times = f", {last.count} times" if last.count > 1 else ""
+        ago = age((facts.now_ns - last.last_ns) / 1e9)
+        yield f"the last warning, {ago} ago{times}, was {last.reason}: {last.message}"
 
 
 def _since(moment_ns: int, now_ns: int) -> str:

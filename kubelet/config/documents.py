@@ -19,7 +19,6 @@ from kubelet.scalars import EXPONENT, SCALARS, TAG
 MAX_BYTES: Final = 4 << 20
 MAX_DEPTH: Final = 64
 
-# A number with an exponent needs no point, other than in PyYAML.
 
 Place = tuple[str | int, ...]
 

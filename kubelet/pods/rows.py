@@ -130,6 +130,7 @@ class Call:
     image_ref: str = ""
     container_id: str = ""
     since_ns: int = 0  # wall clock
+    image: str = ""  # as the pod spells it: what the reference was had for
 
 
 @dataclass(frozen=True, slots=True)

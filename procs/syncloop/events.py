@@ -68,6 +68,7 @@ class Events:
                 self._rows[key] = EventsRow.from_wire(value)
             except BadRecordError as err:
                 log.error("Events of a pod cannot be read and are forgotten", pod=key, err=err)
+                self._process.delete(EVENTS, key)
 
     def emit(self, pod: Pod, kind: str, reason: str, message: str, container: str = "") -> None:
         """Note an event."""

@@ -90,6 +90,9 @@ async def serve(process: Process, reached: Reached) -> None:
     sources.start()
     Rotator(process, client, cache, site).start()
     await process.stopping.wait()
+    await (
+        manager.stop()
+    )  # first: a call that ends because the client is closed looks like a failure
     await client.close()
     await image_client.close()
 

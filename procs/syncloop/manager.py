@@ -11,7 +11,7 @@ from typing import Final
 from kubelet import logging as klog
 from kubelet.channels.wire import ANY_KEY, Hint
 from kubelet.pods.rows import PodRow, WorkerState
-from kubelet.pods.runtime import RUNTIME_KEY, TABLE
+from kubelet.pods.runtime import RUNTIME_KEY, TABLE, PodRecord
 from procs.syncloop.events import Events
 from procs.syncloop.gc import KnownPod
 from procs.syncloop.kit import Kit
@@ -45,6 +45,10 @@ class Manager:
         self._workers: dict[str, Worker] = {}
         self._order: dict[str, list[str]] = {}  # full name -> uids in the order of arrival (P-15)
         self._sources: Sources | None = None
+        self._lives: dict[str, asyncio.Task[None]] = {}
+        self._gone: dict[str, int] = {}  # uid -> when its last worker acted (monotonic)
+        self._unknown: dict[str, str] = {}  # full name -> uid of what has no worker yet
+        self._unknown_ns = 0  # the full look that this is from
         self._due = asyncio.Event()
         kit.process.on_hint(self._hinted)
 
@@ -87,15 +91,23 @@ class Manager:
         worker = Worker(self._kit, self._book, uid, self)
         self._workers[uid] = worker
         if row.document:
-            names = self._order.setdefault(f"{row.name}_{row.namespace}", [])
+            names = self._order.setdefault(_full_name(row), [])
             if uid not in names:
                 names.append(uid)
         self._kit.process.row.depth("pods", len(self._workers))
-        self._kit.process.spawn(self._life(worker), name=f"pod {uid}")
+        self._lives[uid] = self._kit.process.spawn(self._life(worker), name=f"pod {uid}")
 
     async def _life(self, worker: Worker) -> None:
         await worker.run(self._stage)
+        del self._lives[worker.uid]
         self._finished(worker)
+
+    async def stop(self) -> None:
+        """Have no worker work any more; what is under way in the runtime stays in the journal."""
+        lives = list(self._lives.values())
+        for life in lives:
+            life.cancel()
+        await asyncio.gather(*lives, return_exceptions=True)
 
     def _stage(self, worker: Worker) -> asyncio.Task[float]:
         return asyncio.create_task(self._in_stage(worker), name=f"stage of pod {worker.uid}")
@@ -108,9 +120,34 @@ class Manager:
     def blocker(self, worker: Worker) -> str:
         """Return the uid of an older pod with the same name that must end first (P-15), or ""."""
         row = worker.row
-        order = self._order.get(f"{row.name}_{row.namespace}", [])
+        order = self._order.get(_full_name(row), [])
         first = order[0] if order else worker.uid
-        return "" if first == worker.uid else first
+        if first != worker.uid:
+            return first
+        return "" if row.admitted else self._stranger(_full_name(row))
+
+    def _stranger(self, name: str) -> str:
+        """Return the uid of a pod of this name of which only the runtime knows, or ""."""
+        workers = self._workers.values()
+        orphans = (w.uid for w in workers if not w.row.document and _full_name(w.row) == name)
+        return next(orphans, "") or self._strangers().get(name, "")
+
+    def _strangers(self) -> dict[str, str]:
+        """Return what the runtime holds and nobody looks after, uids by full name."""
+        full_ns = self._kit.cache.full_look_ns()
+        if self._unknown_ns != full_ns:
+            self._unknown = {}
+            for uid in self._kit.cache.uids():
+                record = None if uid in self._workers else self._left(uid)
+                if record is not None:
+                    self._unknown[f"{record.name}_{record.namespace}"] = uid
+            self._unknown_ns = full_ns
+        return self._unknown
+
+    def _left(self, uid: str) -> PodRecord | None:
+        """Return what is left of a pod; what was seen before the last of it went is not."""
+        record, stamp_ns = self._kit.cache.get(uid)
+        return record if stamp_ns > self._gone.get(uid, 0) else None
 
     def kill(self, uid: str, event: state.Kill) -> None:
         """End a pod, to make room for another (A-5)."""
@@ -126,7 +163,9 @@ class Manager:
     def _finished(self, worker: Worker) -> None:
         row = worker.row
         del self._workers[worker.uid]
-        order = self._order.get(f"{row.name}_{row.namespace}", [])
+        self._gone[worker.uid] = worker.acted_ns
+        self._unknown_ns = 0
+        order = self._order.get(_full_name(row), [])
         if worker.uid in order:
             order.remove(worker.uid)
         if row.again:
@@ -140,7 +179,7 @@ class Manager:
             if (other := self._workers.get(uid)) is not None:
                 other.wake()
         if not order:
-            self._order.pop(f"{row.name}_{row.namespace}", None)
+            self._order.pop(_full_name(row), None)
         self._kit.process.row.depth("pods", len(self._workers))
 
     def _forget(self, row: PodRow) -> None:
@@ -194,6 +233,8 @@ class Manager:
         if sources is None or not sources.ready or not self._kit.cache.full_look_ns():
             return
         desired = sources.desired()
+        full_ns = self._kit.cache.full_look_ns()
+        self._gone = {uid: at_ns for uid, at_ns in self._gone.items() if at_ns >= full_ns}
         for uid, worker in list(self._workers.items()):
             ending = worker.row.ending
             if uid not in desired and (ending is None or not ending.removed):
@@ -203,7 +244,7 @@ class Manager:
                 self._adopt_orphan(uid)
 
     def _adopt_orphan(self, uid: str) -> None:
-        record = self._kit.cache.get(uid).record
+        record = self._left(uid)
         if record is None:
             return
         log.info("Pod in the runtime that nobody wants", pod=uid, name=record.name)
@@ -211,6 +252,7 @@ class Manager:
         row = state.orphan(uid, record.name, record.namespace, self._kit.wall())
         self._book.put(row)
         self._employ(uid, row)
+        self._unknown_ns = 0
 
     async def _collect(self) -> None:
         """Remove dead containers, sandboxes and logs that nobody needs (I-1..I-4)."""
@@ -222,3 +264,7 @@ class Manager:
                 for uid, row in self._book.pods.items()
             }
             await self._kit.gc.collect(known, self._sources.ready)
+
+
+def _full_name(row: PodRow) -> str:
+    return f"{row.name}_{row.namespace}"

@@ -176,5 +176,5 @@ def container_of(status: Document, name: str = "c") -> Document:
 
 def condition(status: Document, kind: str) -> tuple[str, str]:
     """The status and reason of a condition."""
-    found = next((c for c in status.get("conditions", []) if c["type"] == kind), {})
+    found: Document = next((c for c in status.get("conditions", []) if c["type"] == kind), {})
     return str(found.get("status", "")), str(found.get("reason", ""))

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from kubelet.cri import api_pb2
+from kubelet.cri.api_pb2_grpc import RuntimeServiceStub
+from kubelet.cri.info import init_pid
 from kubelet.pods.rows import EventsRow, PodRow, SourcesRow, StatusRow, WorkRow
 from kubelet.pods.runtime import PodRecord
 from shm.codec import unpack
@@ -272,6 +275,17 @@ class PodNode(Node):
             return next((c.pid for c in found if c.name == container and c.pid), 0)
 
         return int(wait_for(f"{container} of {name} runs", look, SECONDS, PAUSE))
+
+    def sandbox_pid(self, name: str) -> int:
+        """The process that holds a pod's sandbox."""
+        record = self.record(name)
+        assert record is not None
+        asked = api_pb2.PodSandboxStatusRequest(pod_sandbox_id=record.sandboxes[0].id, verbose=True)
+        with self.containerd.channel() as channel:
+            answer = RuntimeServiceStub(channel).PodSandboxStatus(asked, timeout=SECONDS)
+        pid = init_pid(answer)
+        assert pid is not None
+        return pid
 
     def output(self, name: str, container: str = "c", attempt: int = 0) -> str:
         """What a container has written so far."""

@@ -261,7 +261,7 @@ def stop(node: PodNode) -> None:
 def test_the_kubelet_goes_and_comes_back(
     node: PodNode, traffic: Traffic, down: Callable[[PodNode], None], lost: bool
 ) -> None:
-    """With its tables or without: containers are left alone, edits are seen, starts are finished."""
+    """With its tables or without: containers are left alone, edits seen, starts finished."""
     node.write(pod("edited", sleeper()))
     node.apply(pod("own", sleeper()))
     for name in (full("edited"), "own"):

@@ -113,6 +113,20 @@ def test_a_hook_that_fails_in_a_pod_that_never_restarts(node24):
     assert restarts(status) == 0
 
 
+def test_a_pod_that_ends_while_its_hook_runs(node24):
+    """A hook that does not end keeps no pod: the container is told to end all the same."""
+    notes = Notes(node24, "stuck")
+    hook = run(f"{note('hook')}; {LOOP}")
+    name = node24.write(
+        pod("stuck", hooked(notes, postStart=hook), volumes=notes.volumes, patient=True)
+    )
+    notes.await_line("hook")
+    notes.await_line("main")
+    node24.remove("stuck")
+    node24.await_gone(name)
+    assert sorted(notes.lines()) == ["hook", "main", "term"]
+
+
 # Before the end.
 
 
@@ -195,7 +209,8 @@ def test_a_hook_that_fails_before_the_end(node24):
 PAGES = (
     "mkdir -p /notes/www/cgi-bin; for p in post pre; do "
     "printf '#!/bin/sh\\necho %s >> /notes/lines\\necho; echo ok\\n' $p > /notes/www/cgi-bin/$p; "
-    "chmod 755 /notes/www/cgi-bin/$p; done; echo > /notes/www/index.html; httpd -p 8080 -h /notes/www"
+    "chmod 755 /notes/www/cgi-bin/$p; done; echo > /notes/www/index.html; "
+    "httpd -p 8080 -h /notes/www"
 )
 
 

@@ -120,6 +120,31 @@ def test_init_containers_do_not_run_again_for_a_restart(node24):
     assert notes.lines() == ["init"]
 
 
+def test_a_new_sandbox_is_a_new_beginning(node24):
+    """When the sandbox dies, init containers run again before the others (P-72)."""
+    notes = Notes(node24, "anew")
+    init = sh(note("init"), "init", **notes.mounts)
+    main = sh(f"{note('main')}; {sleeper()['command'][2]}", **notes.mounts)
+    name = node24.write(pod("anew", main, initContainers=[init], volumes=notes.volumes))
+    node24.await_ready(name)
+    notes.await_line("main")
+    os.kill(node24.sandbox_pid(name), signal.SIGKILL)
+    node24.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
+    assert notes.await_line("main", times=2) == ["init", "main", "init", "main"]
+
+
+def test_a_pod_that_ends_while_it_begins(node24):
+    """A pod that is removed while an init container runs never gets to the others."""
+    notes = Notes(node24, "early")
+    init = sh(f"{note('init')}; {LOOP}", "init", **notes.mounts)
+    main = sh(note("main"), **notes.mounts)
+    name = node24.write(pod("early", main, initContainers=[init], volumes=notes.volumes))
+    notes.await_line("init")
+    node24.remove("early")
+    node24.await_gone(name)
+    assert notes.lines() == ["init"]
+
+
 # Sidecars.
 
 

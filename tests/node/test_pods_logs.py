@@ -127,7 +127,7 @@ def test_logs_of_a_pod_that_has_ended_stay(node):
     """A pod that has ended keeps its logs for as long as it is there."""
     name = node.write(pod("ended", sh("echo done"), restartPolicy="Never"))
     node.await_phase(name, "Succeeded")
-    wait_for("it is all over", lambda: node.pods()[name].state == "finished", SECONDS)
+    wait_for("it is all over", lambda: node.pods()[name].state == "terminated", SECONDS)
     assert node.output(name) == "done\n"
 
 

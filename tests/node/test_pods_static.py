@@ -66,6 +66,16 @@ def test_an_edited_manifest(each_node):
     assert [row.name for row in each_node.rows()] == [name]
 
 
+def test_an_edited_manifest_of_a_pod_that_has_ended(node24):
+    """The new pod runs, although the old one never would again."""
+    name = node24.write(pod("over", sh("exit 0"), restartPolicy="Never"))
+    node24.await_phase(name, "Succeeded")
+    before = node24.uid(name)
+    node24.write(pod("over", sh("exit 1"), restartPolicy="Never"))
+    node24.await_phase(name, "Failed")
+    assert node24.uid(name) != before
+
+
 def test_a_removed_manifest(node24):
     """Ends the pod."""
     name = node24.write(pod("removed"))

@@ -62,7 +62,9 @@ def alive(pid: int) -> bool:
 def cgroups_of(run_dir: Path) -> list[str]:
     """The groups that a kubelet with this run directory has made."""
     name = "kubelet-" + hashlib.sha256(str(run_dir).encode()).hexdigest()[:8]
-    return [str(p) for p in Path("/sys/fs/cgroup").rglob(name)]
+    # Others make and remove groups meanwhile, which this walk does not mind.
+    walk = os.walk("/sys/fs/cgroup")
+    return [os.path.join(path, name) for path, names, _ in walk if name in names]
 
 
 class Node:

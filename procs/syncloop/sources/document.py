@@ -20,8 +20,6 @@ from kubelet.scalars import EXPONENT, SCALARS, TAG
 MAX_DEPTH: Final = 64
 MAX_VALUES: Final = 200_000  # a pod of the largest size that any API server stores has far fewer
 
-# A number with an exponent needs no point, other than in PyYAML.
-
 
 _SURROGATE: Final = re.compile(r"\\[uU]0*[dD][89a-fA-F]")
 

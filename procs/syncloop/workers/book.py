@@ -42,6 +42,7 @@ class Book:
                 yield key, of(value)
             except BadRecordError as err:
                 log.error("Row cannot be read and is forgotten", table=table, pod=key, err=err)
+                self._process.delete(table, key)
 
     def put(self, row: PodRow) -> None:
         """Write a pod's row, if it changed."""
@@ -67,7 +68,7 @@ class Book:
     def step(self, uid: str, step: str, *waits: Wait) -> None:
         """Say what a worker does now, and what the pod waits for meanwhile."""
         work = self.work(uid)
-        if work.step != step or work.waits != waits:
+        if uid not in self.works or work.step != step or work.waits != waits:
             since = work.since_ns if work.step == step else self._wall()
             if work.step != step:
                 self._process.record("step", step, uid)

@@ -134,7 +134,7 @@ async def _runtime_part(worker: Worker, record: PodRecord | None, removed: bool)
         if removed and record is not None:
             await _remove_from_runtime(worker, record)
         await _remove_cgroup(worker)
-    except (CriError, ChannelError) as err:
+    except (CriError, ChannelError, OSError) as err:
         return str(err)
     return ""
 

@@ -23,6 +23,7 @@ def publish(worker: Worker, record: PodRecord | None, *, finished: bool = False)
     before = worker.book.statuses.get(worker.uid)
     told_before = before.status if before is not None else None
     stopped = worker.row.state in _STOPPED
+    _forget_messages(worker, record)
     status = compute(worker.pod, record, _context(worker, told_before))
     told = publishable(status, record, told_before, stopped=stopped)
     document = json.dumps(codec.encode(told), separators=(",", ":")).encode()
@@ -67,6 +68,12 @@ def _reasons(entries: dict[str, str]) -> dict[str, tuple[str, str]]:
         reason, _, message = entry.partition("\t")
         found[name] = (reason, message)
     return found
+
+
+def _forget_messages(worker: Worker, record: PodRecord | None) -> None:
+    """Forget the words of containers that are not there any more."""
+    there = {c.id for c in record.containers} if record is not None else set()
+    worker.messages = {id_: text for id_, text in worker.messages.items() if id_ in there}
 
 
 def _message(worker: Worker, found: ContainerRecord, site: Site) -> str:

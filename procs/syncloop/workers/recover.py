@@ -10,7 +10,7 @@ from dataclasses import replace
 from kubelet.pods.rows import Call, CallStep
 from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord
 
-_NEVER_RAN = 128  # the exit code of a start that the runtime gave up
+_NEVER_RAN = (128, "StartError")  # exit code and reason of a start that the runtime gave up
 
 
 def settled(calls: dict[str, Call], record: PodRecord | None) -> dict[str, Call]:
@@ -47,7 +47,8 @@ def _settle_start(call: Call, container: ContainerRecord | None) -> Call | None:
         return None
     if container.state is ContainerState.RUNNING:
         return replace(call, step=CallStep.STARTED)
-    if container.state is ContainerState.EXITED and container.exit_code != _NEVER_RAN:
+    ended = (container.exit_code, container.reason)
+    if container.state is ContainerState.EXITED and ended != _NEVER_RAN:
         return None
     return replace(call, step=CallStep.BROKEN_OFF)
 

@@ -41,6 +41,7 @@ class Result:
     """How far a run of the plan came."""
 
     acted: bool = False
+    started: bool = False  # a container: how it goes on there is not known yet
     failures: list[RetryError] = field(default_factory=list)
 
 
@@ -65,11 +66,10 @@ def show(worker: Worker, failures: list[RetryError], at_ns: int) -> None:
 
 def crash_wait(name: str, ended: ContainerRecord, delay_ns: int, at_ns: int) -> Wait:
     """Return the words for a container that ended and waits to be started again (P-92)."""
-    how = f"it ended with exit code {ended.exit_code}"
+    how = f"its run {ended.attempt + 1} ended with exit code {ended.exit_code}"
     if ended.reason:
         how += f" ({ended.reason})"
     if ended.message:
         how += f", saying {' '.join(ended.message.split())!r}"
-    pause = durations.render(delay_ns)
-    then = f"it is started again, after a pause of {pause} that doubles with each such end"
+    then = f"it is started again, after a back-off of {durations.render(delay_ns)}"
     return Wait(f"container {name} to be started again", ended.finished_at_ns, how, then, at_ns)

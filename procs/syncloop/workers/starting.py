@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
 from kubelet import logging as klog
 from kubelet.api.container import Container, EphemeralContainer
 from kubelet.api.pod import Pod
 from kubelet.cri import api_pb2 as pb
-from kubelet.cri.errors import CriError
+from kubelet.cri.errors import Cancelled, CriError, TimedOut, Unavailable
 from kubelet.pods.rows import Backoff, Call, CallStep, MountsRow, Wait
 from kubelet.pods.runtime import ContainerRecord, Handler, PodRecord
 from procs.syncloop.configs import files
@@ -25,18 +26,18 @@ from procs.syncloop.events import NORMAL, WARNING
 from procs.syncloop.images.errors import ImageError, Reason
 from procs.syncloop.images.manager import Ensured, backoff_key
 from procs.syncloop.runtime import backoff
-from procs.syncloop.runtime.hooks import HookError
 from procs.syncloop.runtime.kinds import find
 from procs.syncloop.runtime.plan import Plan, Start, StartKind
 from procs.syncloop.workers.calls import finish
+from procs.syncloop.workers.post_start import run_post_start
 from procs.syncloop.workers.retry import Result, RetryError, crash_wait
-from procs.syncloop.workers.stopping import stop_container
 from procs.syncloop.workers.worker import Worker
 
 log = klog.get_logger(__name__)
 
 SANDBOX: Final = ""  # the journal's name of the sandbox
 _FAILURE_SHOWN_NS: Final = 10**9  # of a pull, before its back-off is what the status says
+_UNCLEAR: Final = (Unavailable, TimedOut, Cancelled)  # the call may have been carried out
 _RESERVED: Final = "is reserved for"  # a call of a dead predecessor is still being given up
 
 
@@ -138,14 +139,17 @@ class Starter:
         self._book.call(pod.uid, SANDBOX, Call(CallStep.SANDBOX, attempt))
         worker.step("creating the sandbox")
         self._kit.reached("sandbox:before", pod.uid)
-        files.ensure_log_directory(pod, self._site)
         try:
+            files.ensure_log_directory(pod, self._site)
             sandbox_id = await finish(
                 self._kit.client.run_pod_sandbox(config, self._handler_name())
             )
         except CriError as err:
             self._book.call(pod.uid, SANDBOX, None)
             raise self._sandbox_error(err) from None
+        except OSError as err:
+            self._book.call(pod.uid, SANDBOX, None)
+            raise self._sandbox_failed(str(err)) from None
         finally:
             worker.acted()
             self.result.acted = True
@@ -197,7 +201,7 @@ class Starter:
 
     async def _ensure(self, container: Container, config: pb.PodSandboxConfig) -> Ensured:
         call = self._worker.work.calls.get(container.name)
-        already = call.image_ref if call is not None else ""
+        already = call.image_ref if call is not None and call.image == container.image else ""
         return await self._kit.images.ensure(
             self._pod, container, config, self._backoffs, already=already
         )
@@ -221,7 +225,7 @@ class Starter:
             task.cancel()
             self._save_backoffs()
         if found.pulled:
-            call = Call(CallStep.PULLED, start.attempt, found.ref)
+            call = Call(CallStep.PULLED, start.attempt, found.ref, image=container.image)
             self._book.call(self._pod.uid, start.name, call)
         return found
 
@@ -257,6 +261,7 @@ class Starter:
             container_id = start.adopt
         else:
             image = await self._image(start, context)
+            start = replace(start, attempt=start.attempt or self._attempt_by_logs(start))
             container_id = await self._create(start, container, image, context)
         await self._start_created(start, container_id)
         self._book.reason(self._pod.uid, start.name)
@@ -300,7 +305,7 @@ class Starter:
         self, start: Start, container: Container, image: Ensured, context: ContainerContext
     ) -> str:
         pod, worker = self._pod, self._worker
-        attempt = start.attempt or self._attempt_by_logs(start)
+        attempt = start.attempt
         try:
             files.prepare(pod, container, attempt, context.pod_ips, self._site)
             info = image_info(image.image, image.ref, container.image)
@@ -311,7 +316,8 @@ class Starter:
             wait = Wait(f"container {start.name} to be created")
             raise RetryError(str(err), wait=wait) from None
         worker.step(f"creating container {start.name}")
-        self._book.call(pod.uid, start.name, Call(CallStep.CREATE, attempt, image.ref))
+        call = Call(CallStep.CREATE, attempt, image.ref, image=container.image)
+        self._book.call(pod.uid, start.name, call)
         self._kit.reached("create:before", pod.uid)
         try:
             container_id = await finish(
@@ -323,7 +329,7 @@ class Starter:
             worker.acted()
             self.result.acted = True
         self._kit.reached("create:after", pod.uid)
-        call = Call(CallStep.CREATED, attempt, image.ref, container_id)
+        call = replace(call, step=CallStep.CREATED, container_id=container_id)
         self._book.call(pod.uid, start.name, call)
         self._kit.emit(pod, NORMAL, "Created", "Container created", start.name)
         worker.record("created", f"{start.name} {container_id[:13]}")
@@ -342,16 +348,23 @@ class Starter:
     async def _start_created(self, start: Start, container_id: str) -> None:
         pod, worker = self._pod, self._worker
         worker.step(f"starting container {start.name}")
-        call = Call(CallStep.START, start.attempt, container_id=container_id)
+        before = worker.work.calls.get(start.name) or Call(CallStep.START)
+        call = replace(
+            before, step=CallStep.START, attempt=start.attempt, container_id=container_id
+        )
         self._book.call(pod.uid, start.name, call)
         self._kit.reached("start:before", pod.uid)
         try:
             await finish(self._kit.client.start_container(container_id))
+        except _UNCLEAR as err:  # it may run: the journal keeps the call until that is known
+            wait = Wait(f"container {start.name} to be started")
+            raise RetryError(str(err), wait=wait) from None
         except CriError as err:
             raise self._call_failed(start, "RunContainerError", err) from None
         finally:
             worker.acted()
             self.result.acted = True
+        self.result.started = True
         self._kit.reached("start:after", pod.uid)
         self._kit.emit(pod, NORMAL, "Started", "Container started", start.name)
         worker.record("started", f"{start.name} {container_id[:13]}")
@@ -393,33 +406,3 @@ class Starter:
     def _failed(self, name: str, reason: str, message: str) -> None:
         self._book.reason(self._pod.uid, name, reason, message)
         self._worker.record("failed", f"{name}: {reason}: {message}")
-
-
-async def run_post_start(
-    worker: Worker, pod: Pod, container: Container, container_id: str, ips: tuple[str, ...]
-) -> None:
-    """Run the postStart hook of a container; its failure ends the container (P-144)."""
-    assert container.lifecycle is not None
-    handler = container.lifecycle.post_start
-    assert handler is not None
-    what = f"the postStart hook of container {container.name} to end"
-    then = "the container counts as started if it ends well, and is stopped if it fails"
-    wait = worker.waiting(what, then=then)
-    worker.step(f"running the postStart hook of {container.name}", wait)
-    worker.unstarted.add(container_id)
-    worker.kit.reached("post-start:before", pod.uid)
-    try:
-        ip = ips[0] if ips else ""
-        await worker.kit.hooks.run(pod, container, container_id, handler, ip, None)
-    except HookError as err:
-        worker.kit.emit(pod, WARNING, "FailedPostStartHook", "PostStartHook failed", container.name)
-        worker.book.reason(pod.uid, container.name, "PostStartHookError", str(err))
-        text = "FailedPostStartHook"
-        grace = pod.spec.termination_grace_period_seconds
-        await stop_container(worker, pod, container, container_id, grace or 0, text)
-        wait = Wait(f"container {container.name} to be started again")
-        raise RetryError(str(err), wait=wait) from None
-    finally:
-        worker.unstarted.discard(container_id)
-    worker.kit.reached("post-start:after", pod.uid)
-    worker.book.call(pod.uid, container.name, None)

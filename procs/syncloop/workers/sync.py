@@ -25,9 +25,10 @@ from procs.syncloop.status.phase import (
     deadline_remaining,
 )
 from procs.syncloop.workers import recover, state
+from procs.syncloop.workers.post_start import run_post_start
 from procs.syncloop.workers.publish import publish
-from procs.syncloop.workers.retry import Result, RetryError, show
-from procs.syncloop.workers.starting import Starter, run_post_start
+from procs.syncloop.workers.retry import AGAIN, Result, RetryError, show
+from procs.syncloop.workers.starting import Starter
 from procs.syncloop.workers.stopping import StopError, stop_container, stop_pod
 from procs.syncloop.workers.worker import Worker
 
@@ -36,9 +37,7 @@ log = klog.get_logger(__name__)
 FOREVER: Final = 3600.0  # rest until something happens
 _ERROR_SECONDS: Final = 10.0  # T-10
 _TRANSIENT_SECONDS: Final = 1.0
-_SOON_SECONDS: Final = (
-    0.05  # the runtime is giving up a call of a dead predecessor: no event says when
-)
+_SOON_SECONDS: Final = 0.05
 _MOUNT_SECONDS: Final = 123.0  # T-11
 _ASK_SECONDS: Final = 10.0
 _NS: Final = 10**9
@@ -47,15 +46,20 @@ _ACTIVE: Final = (WorkerState.SYNC, WorkerState.TERMINATING)  # they hold what t
 
 async def sync(worker: Worker) -> float:
     """Bring the pod one step further; how long to rest unless something happens."""
+    if not worker.row.admitted:
+        await worker.surveyed()
     if blocked := worker.peers.blocker(worker):
         what = f"the pod of the same name before it ({blocked}) to end"
         wait = worker.waiting(what, then="it is started when nothing is left of that one")
         worker.step("waiting for its predecessor", wait)
-        return FOREVER
+        return worker.kit.jittered(_ERROR_SECONDS)
     record = (await worker.observe()).record
     settle(worker, record)
-    if not worker.row.admitted and not _admit(worker):
-        return 0.0 if worker.row.ending else FOREVER
+    if not worker.row.admitted:
+        if not _runtime_known(worker):
+            return FOREVER
+        if not _admit(worker):
+            return 0.0 if worker.row.ending else FOREVER
     pod = worker.pod
     status = publish(worker, record)
     if status.phase in TERMINAL:
@@ -92,6 +96,17 @@ def settle(worker: Worker, record: PodRecord | None) -> None:
 def _has_post_start(worker: Worker, name: str) -> bool:
     container = find_or_none(worker.pod, name)
     return bool(container and container.lifecycle and container.lifecycle.post_start)
+
+
+def _runtime_known(worker: Worker) -> bool:
+    """Tell whether the runtime has said what it can do: a pod refused too early stays refused."""
+    runtime = worker.kit.cache.runtime()
+    if runtime is not None and runtime.conditions:
+        return True
+    worker.waits_for_network = True  # as for whatever else the runtime says
+    wait = worker.waiting("the container runtime to say what it can do", then="it is let in")
+    worker.step("waiting for the runtime", wait)
+    return False
 
 
 def _admit(worker: Worker) -> bool:
@@ -169,24 +184,39 @@ async def _after(worker: Worker, result: Result) -> float:
         record = (await worker.observe()).record
         settle(worker, record)
         publish(worker, record)
-    if result.failures:
-        publish(worker, (await worker.observe()).record)
-        return _delay(worker, result.failures)
-    return 0.0
+    if not result.failures:
+        return 0.0
+    publish(worker, (await worker.observe()).record)
+    seconds = _delay(worker, result.failures)
+    # What was started may have ended already, and this look was no news to anybody: once more.
+    return 0.0 if result.started else seconds
 
 
 def _delay(worker: Worker, failures: list[RetryError]) -> float:
     """Return how long to rest after failures (P-36), and say so."""
     now = worker.kit.wall()
     if any(f.soon for f in failures):
-        return _SOON_SECONDS
-    moments = [f.until_ns for f in failures if f.until_ns]
+        return _soon(worker, failures)
+    worker.soon_ns = 0
     frequency = worker.kit.process.config.duration("syncFrequency")
-    if moments:
-        seconds = min(max(0.001, (min(moments) - now) / _NS), frequency)
-    else:
-        seconds = worker.kit.jittered(_ERROR_SECONDS)
+    moments = [f.until_ns for f in failures if f.until_ns]
+    seconds = min(max(0.001, (min(moments) - now) / _NS), frequency) if moments else frequency
+    if len(moments) < len(failures):
+        seconds = min(seconds, worker.kit.jittered(_ERROR_SECONDS))
     show(worker, failures, now + int(seconds * _NS))
+    return seconds
+
+
+def _soon(worker: Worker, failures: list[RetryError]) -> float:
+    """Return how long to rest while the runtime gives up a call of a dead predecessor.
+
+    No event says when it has. It is asked the more rarely the longer it takes, and said then.
+    """
+    now = worker.kit.wall()
+    worker.soon_ns = worker.soon_ns or now
+    seconds = min(max(_SOON_SECONDS, (now - worker.soon_ns) / _NS / 10), _ERROR_SECONDS)
+    if seconds > _TRANSIENT_SECONDS:
+        show(worker, failures, now + int(seconds * _NS))
     return seconds
 
 
@@ -259,7 +289,12 @@ def _check_network(worker: Worker, pod: Pod) -> None:
 async def _cgroup(worker: Worker, pod: Pod) -> None:
     """Have the pod's cgroup there before anything runs in it (P-53)."""
     site = worker.kit.site()
-    files.make_pod_dirs(pod, site)
+    try:
+        files.make_pod_dirs(pod, site)
+    except OSError as err:
+        text = f"error making pod data directories: {err}"
+        worker.kit.emit(pod, WARNING, "Failed", text, "")
+        raise RetryError(text, wait=Wait("its directories to be made")) from None
     if not site.cgroups_per_qos:
         return
     wanted = pod_cgroup(pod, site, worker.kit.policy.memory)
@@ -316,8 +351,8 @@ def _say_failed(worker: Worker, pod: Pod, said: set[str]) -> set[str]:
         text = f'MountVolume.SetUp failed for volume "{volume.name}" : {volume.reason}'
         if text not in said:
             worker.kit.emit(pod, WARNING, "FailedMount", text, "")
-        what, then = f"volume {volume.name} to be mounted", "it is mounted again"
-        waits.append(Wait(what, volume.since_ns, volume.reason, then, volume.retry_ns))
+        what = f"volume {volume.name} to be mounted"
+        waits.append(Wait(what, volume.since_ns, volume.reason, AGAIN, volume.retry_ns))
         said = said | {text}
     if waits:
         worker.step("waiting for volumes", *waits)

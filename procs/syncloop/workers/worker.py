@@ -19,7 +19,7 @@ from kubelet.api.pod import Pod
 from kubelet.channels.errors import ChannelError
 from kubelet.pods.cache import Seen
 from kubelet.pods.rows import PodRow, Wait, WorkerState, WorkRow
-from kubelet.pods.runtime import PodRecord
+from kubelet.pods.runtime import RUNTIME_KEY, TABLE, PodRecord
 from procs.syncloop.kit import Kit
 from procs.syncloop.workers import state
 from procs.syncloop.workers.book import Book
@@ -52,6 +52,7 @@ class Worker:
         self.acted_ns = kit.started_ns  # nothing seen before this moment is acted on
         self.unstarted: set[str] = set()  # containers whose postStart hook still runs
         self.waits_for_network = False
+        self.soon_ns = 0  # since when the runtime is giving up a call of a dead predecessor; 0: no
         self.messages: dict[str, str] = {}  # termination messages by container id
         self.peers = peers
         self._since = {wait.what: wait.since_ns for wait in book.work(uid).waits}
@@ -171,6 +172,18 @@ class Worker:
                 self.step("waiting for a look", self.waiting(what, str(err), "it is asked again"))
                 await self._next_look()
         return seen
+
+    async def surveyed(self) -> None:
+        """Wait until the runtime was looked at as a whole: it is known what else is there."""
+
+        def look() -> int | None:
+            return self.kit.cache.full_look_ns() or None
+
+        while look() is None:
+            what = "the container runtime to be looked at"
+            self.step("waiting for a look", self.waiting(what, then="it is looked at each second"))
+            with contextlib.suppress(TimeoutError):
+                await self.kit.process.waiters.wait(TABLE, RUNTIME_KEY, look, _LOOK_SECONDS)
 
     async def _next_look(self) -> None:
         """Wait for the next look that pleg makes by itself."""

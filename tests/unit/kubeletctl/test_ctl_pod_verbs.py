@@ -156,7 +156,7 @@ def test_why_is_a_paragraph(node: Tree, tables: Tables):
     assert done.code == 0
     assert done.out.startswith("Pod default/job from source file is not ready: its status is ")
     assert f"It waits for {IMAGE} since " in done.out
-    assert "What was tried ended so: refused." in done.out
+    assert "The last try: refused." in done.out
     assert "The kubelet does not run, so that nothing happens until it does." in done.out
     assert done.out.count("\n") == 1
     told = node.run("why", "job", "-o", "json").json()

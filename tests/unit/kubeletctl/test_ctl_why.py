@@ -10,6 +10,8 @@ import pytest
 
 from kubelet.pods.rows import (
     Backoff,
+    Call,
+    CallStep,
     Ending,
     Event,
     PodRow,
@@ -77,7 +79,7 @@ CASES = [
             waiting(
                 waits=(
                     Wait(
-                        "image registry.local/x:1",
+                        "image x for container main",
                         ago(192),
                         tried="connection refused",
                         next="it is pulled again",
@@ -87,17 +89,17 @@ CASES = [
                 reasons={"main": "ImagePullBackOff\tconnection refused"},
                 backoffs={"image:x": Backoff(40 * SECOND, ago(1), ago(-40), "refused")},
             ),
+            events=(Event("Warning", "Failed", "connection refused", last_ns=ago(1)),),
         ),
         [
             "is not ready: its status is ImagePullBackOff, with 0 of 1 container ready.",
-            "It waits for image registry.local/x:1 since ",
+            "It waits for image x for container main since ",
             "(3m12s ago).",
-            "What was tried ended so: connection refused.",
+            "The last try: connection refused.",
             "Next: it is pulled again, at ",
             "(in 40s).",
-            "Image x is in a back-off of 40s after: refused; it is tried again at ",
         ],
-        ["container main waits"],  # the wait has said it
+        ["ontainer main waits", "back-off", "warning"],  # the wait has said it
     ),
     (
         "container keeps ending (P-92)",
@@ -106,9 +108,12 @@ CASES = [
             status(container(waiting={"reason": "CrashLoopBackOff"}, restarts=5), ready=False),
             waiting(
                 reasons={"main": f"CrashLoopBackOff\t{CRASH}"},
-                backoffs={"main": Backoff(40 * SECOND, ago(10), ago(-30.4))},
+                backoffs={"default/web/uid/main/f0ac": Backoff(40 * SECOND, ago(10), ago(-30.4))},
             ),
-            events=(Event("Warning", "BackOff", CRASH, count=7, last_ns=ago(12)),),
+            events=(
+                Event("Warning", "BackOff", CRASH, count=7, last_ns=ago(12)),
+                Event("Warning", "MissingClusterDNS", "no DNS", last_ns=ago(1)),
+            ),
         ),
         [
             f"Container main waits with reason CrashLoopBackOff: {CRASH}.",
@@ -116,7 +121,7 @@ CASES = [
             "(in 30s).",
             f"The last warning, 12s ago, 7 times, was BackOff: {CRASH}.",
         ],
-        [],
+        ["DNS"],  # it is no reason for anything
     ),
     (
         "volume cannot be mounted (P-56)",
@@ -181,15 +186,48 @@ CASES = [
                 ending=Ending(grace=30, began_ns=ago(10), removed=True),
             ),
             status(),
-            waiting(waits=(Wait("main to end", ago(10), next="killed after 30 s"),)),
+            waiting(
+                waits=(Wait("main to end", ago(10), "", "what still runs is killed", ago(-20.2)),),
+                calls={
+                    "main": Call(CallStep.STOP, since_ns=ago(3)),
+                    "side": Call(CallStep.PRE_STOP, since_ns=ago(3)),
+                },
+            ),
         ),
         [
             "Pod default/web from source file is Terminating, with 1 of 1 container ready.",
             "It is being ended since ",
-            "because it was deleted or its source does not have it any more, with 30 s of grace.",
-            "Still running is main; what runs in 20s from now is killed.",
+            "because its source does not have it any more, with 30 s of grace.",
+            "Container main was told to end at ",
+            "The preStop hook of side runs since ",
             "It waits for main to end since ",
-            "Next: killed after 30 s.",
+            "Next: what still runs is killed, at ",
+            "(in 20s).",
+        ],
+        ["Still running"],
+    ),
+    (
+        "deleted, before anything is stopped",
+        facts(
+            pod(
+                metadata={"deletionTimestamp": text_ago(0)},
+                state=WorkerState.TERMINATING,
+                ending=Ending(grace=30, began_ns=ago(10), removed=True),
+            ),
+            status(),
+        ),
+        ["because it was deleted", "Still running is main; what runs in 20s from now is killed."],
+        [],
+    ),
+    (
+        "init container runs (P-75)",
+        facts(
+            pod(spec={"initContainers": [{"name": "first"}, {"name": "next"}]}),
+            status(ready=False, initContainerStatuses=[{**container("first"), "ready": False}]),
+        ),
+        [
+            "It waits for init container first (1 of 2) to end, which runs since ",
+            "Next: the next one starts as soon as it has ended with exit code 0.",
         ],
         [],
     ),
@@ -224,17 +262,19 @@ CASES = [
     (
         "completed",
         facts(
-            pod(state=WorkerState.FINISHED, ending=Ending(began_ns=ago(30))),
+            pod(state=WorkerState.TERMINATED, ending=Ending(began_ns=ago(30))),
             status(
-                container(terminated={"exitCode": 0, "reason": "Completed"}),
+                container(terminated={"exitCode": 0, "reason": "Completed", "message": "fine"}),
                 ready=False,
                 phase="Succeeded",
             ),
         ),
         [
             "has ended: its phase is Succeeded, its status Completed.",
-            "Nothing of it is left on this node",
             "because it has come to its own end.",
+            "Container main ended at ",
+            "with exit code 0 (Completed), saying 'fine'.",
+            "it stays as it is until it is deleted.",
         ],
         ["is tried"],
     ),

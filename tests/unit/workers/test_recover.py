@@ -15,12 +15,11 @@ CREATED, RUNNING, EXITED = (
 )
 
 
-def record(state: ContainerState | None, exit_code: int = 0) -> PodRecord:
+def record(state: ContainerState | None, exit_code: int = 0, reason: str = "") -> PodRecord:
     if state is None:
         return PodRecord("u")
-    return PodRecord(
-        "u", containers=(ContainerRecord("id1", "c", state=state, exit_code=exit_code),)
-    )
+    found = ContainerRecord("id1", "c", state=state, exit_code=exit_code, reason=reason)
+    return PodRecord("u", containers=(found,))
 
 
 @pytest.mark.parametrize(
@@ -46,7 +45,8 @@ def record(state: ContainerState | None, exit_code: int = 0) -> PodRecord:
 def test_settled(step, seen, exit_code, expected):
     """Each call is kept, renamed or dropped by what became of it."""
     calls = {"c": Call(step, container_id="id1", image_ref="ref")}
-    found = recover.settled(calls, record(seen, exit_code))
+    reason = "StartError" if exit_code == 128 else "Error"
+    found = recover.settled(calls, record(seen, exit_code, reason))
     assert (found["c"].step if found else None) == expected
     assert all(call.image_ref == "ref" for call in found.values())
 
@@ -60,3 +60,10 @@ def test_broken_off_and_unhooked_name_their_containers():
     }
     assert recover.broken_off(calls) == {"1"}
     assert recover.unhooked(calls) == {"b": "2"}
+
+
+@pytest.mark.parametrize("step", [CallStep.START, CallStep.BROKEN_OFF])
+def test_a_container_that_itself_ends_with_128_has_run(step):
+    """Only what the runtime calls a failed start never ran: any other end counts as one."""
+    calls = {"c": Call(step, container_id="id1")}
+    assert recover.settled(calls, record(EXITED, 128, "Error")) == {}
