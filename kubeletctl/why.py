@@ -16,15 +16,16 @@ from kubelet.pods.rows import (
     WorkerState,
     WorkRow,
 )
-from kubelet.times import to_ns
+from kubeletctl import moments
 from kubeletctl.fields import Document, flag, obj, objs, text, whole
 from kubeletctl.podstate import TERMINAL, TERMINATING, Summary, condition, running_init
 from kubeletctl.state import Quarantined
-from kubeletctl.words import age, clock_time, count
+from kubeletctl.words import age, count
 
 _RECENT_NS = 600 * 10**9  # a warning that is older explains nothing any more
 # What warns of how a pod is set up, and is no reason for anything that it waits for.
 _ADVICE = frozenset({"MissingClusterDNS", "DNSConfigForming"})
+_NAMED = 3  # containers in a sentence, before the others are only counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,12 @@ def _refused(pod: PodRow) -> Iterator[str]:
 def _ending(facts: Facts, ending: Ending) -> Iterator[str]:
     cause = _cause(facts, ending)
     if facts.pod.state is WorkerState.FINISHED:
-        began = _at(ending.began_ns, facts.now_ns)
+        began = moments.at(ending.began_ns, facts.now_ns)
         yield f"nothing of it is left on this node; it began to end {began}{cause}"
     elif facts.pod.state is WorkerState.TERMINATED:
         yield from _stopped(facts, ending, cause)
     else:
-        since = _since(ending.began_ns, facts.now_ns)
+        since = moments.since(ending.began_ns, facts.now_ns)
         yield f"it is being ended {since}{cause}, with {ending.grace} s of grace"
         yield from _stopping(facts)
         if not facts.work.waits:
@@ -137,7 +138,7 @@ def _stopped(facts: Facts, ending: Ending, cause: str) -> Iterator[str]:
     for name, status in _containers(facts):
         end = obj(status, "state", "terminated")
         if end:
-            when = _at(_ns(text(end, "finishedAt")), facts.now_ns)
+            when = moments.at(moments.parsed(text(end, "finishedAt")), facts.now_ns)
             yield f"container {name} ended {when} {_exit(end)}"
     if facts.work.step:
         yield "what it used is being cleaned up"
@@ -147,12 +148,21 @@ def _stopped(facts: Facts, ending: Ending, cause: str) -> Iterator[str]:
 
 def _stopping(facts: Facts) -> Iterator[str]:
     """Tell how far each container that is being stopped has come."""
-    for name, call in facts.work.calls.items():
-        if call.step is CallStep.PRE_STOP:
-            yield f"the preStop hook of {name} runs {_since(call.since_ns, facts.now_ns)}"
-        elif call.step is CallStep.STOP:
-            asked = _at(call.since_ns, facts.now_ns)
-            yield f"container {name} was told to end {asked} and still runs"
+    calls = sorted(facts.work.calls.items())
+    for step, tense in (
+        (CallStep.PRE_STOP, "the preStop hook of {} runs since {}"),
+        (CallStep.STOP, "container {} was told to end at {} and still runs"),
+    ):
+        names = [name for name, call in calls if call.step is step]
+        if names:
+            first = min(call.since_ns for _, call in calls if call.step is step)
+            yield tense.format(_listed(names), moments.when(first, facts.now_ns))
+
+
+def _listed(names: list[str]) -> str:
+    """Return a few names, and how many more there are."""
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _cause(facts: Facts, ending: Ending) -> str:
@@ -180,7 +190,7 @@ def _grace_left(facts: Facts, ending: Ending) -> Iterator[str]:
 
 
 def _still(running: list[str]) -> str:
-    return f"still running {'is' if len(running) == 1 else 'are'} {', '.join(running)}"
+    return f"still running {'is' if len(running) == 1 else 'are'} {_listed(running)}"
 
 
 def _names(facts: Facts, state: str) -> list[str]:
@@ -199,10 +209,13 @@ def _running(facts: Facts) -> Iterator[str]:
     ready = next(
         (one for one in objs(facts.status, "conditions") if text(one, "type") == "Ready"), {}
     )
-    since, began = _ns(text(ready, "lastTransitionTime")), _ns(text(facts.status, "startTime"))
-    parts = [f"it is ready {_since(since, facts.now_ns)}"] if since else []
+    since, began = (
+        moments.parsed(text(ready, "lastTransitionTime")),
+        moments.parsed(text(facts.status, "startTime")),
+    )
+    parts = [f"it is ready {moments.since(since, facts.now_ns)}"] if since else []
     if began:
-        parts.append(f"this node began to start it {_at(began, facts.now_ns)}")
+        parts.append(f"this node began to start it {moments.at(began, facts.now_ns)}")
     if parts:
         yield ", and ".join(parts)
     yield _last_restart(facts)
@@ -218,7 +231,7 @@ def _last_restart(facts: Facts) -> str:
         again = facts.summary.restarts
         return f"there were {count(again, 'restart')}" if again else "no container was restarted"
     finished, name, last, times = max(ended, key=lambda one: one[:2])
-    when = _at(_ns(finished), facts.now_ns)
+    when = moments.at(moments.parsed(finished), facts.now_ns)
     how = _how_it_ended(last)
     return f"container {name} was last restarted {when}, {count(times, 'restart')} in all: {how}"
 
@@ -241,7 +254,7 @@ def _waiting(facts: Facts) -> Iterator[str]:
     for wait in facts.work.waits:
         yield from wait_sentences(wait, facts.now_ns)
     if facts.work.step and not facts.work.waits:
-        yield f"its worker is at: {facts.work.step}, {_since(facts.work.since_ns, facts.now_ns)}"
+        yield f"its worker is at: {facts.work.step}, {moments.since(facts.work.since_ns, facts.now_ns)}"
     yield from _volumes(facts)
     if facts.pod.state is WorkerState.SYNC and not facts.pod.rejected:
         yield from _initializing(facts)
@@ -252,16 +265,16 @@ def _waiting(facts: Facts) -> Iterator[str]:
 
 def wait_sentences(wait: Wait, now_ns: int) -> Iterator[str]:
     """Tell one thing that is waited for."""
-    since = f" {_since(wait.since_ns, now_ns)}" if wait.since_ns else ""
+    since = f" {moments.since(wait.since_ns, now_ns)}" if wait.since_ns else ""
     yield f"it waits for {wait.what}{since}"
     if wait.tried:
         yield f"the last try: {wait.tried}"
     if wait.next and wait.next_ns:
-        yield f"next: {wait.next}, {_until(wait.next_ns, now_ns)}"
+        yield f"next: {wait.next}, {moments.until(wait.next_ns, now_ns)}"
     elif wait.next:
         yield f"next: {wait.next}"
     elif wait.next_ns:
-        yield f"it is tried again {_until(wait.next_ns, now_ns)}"
+        yield f"it is tried again {moments.until(wait.next_ns, now_ns)}"
 
 
 def _volumes(facts: Facts) -> Iterator[str]:
@@ -270,9 +283,13 @@ def _volumes(facts: Facts) -> Iterator[str]:
         about = {f"volume {one.name} to be mounted", f"volume {one.name} to be unmounted"}
         if one.state is VolumeState.MOUNTED or told & about:
             continue
-        since = f" {_since(one.since_ns, facts.now_ns)}" if one.since_ns else ""
+        since = f" {moments.since(one.since_ns, facts.now_ns)}" if one.since_ns else ""
         why = f": {one.reason}" if one.reason else ""
-        again = f"; it is tried again {_until(one.retry_ns, facts.now_ns)}" if one.retry_ns else ""
+        again = (
+            f"; it is tried again {moments.until(one.retry_ns, facts.now_ns)}"
+            if one.retry_ns
+            else ""
+        )
         yield f"volume {one.name} is {one.state.value}{since}{why}{again}"
 
 
@@ -280,7 +297,7 @@ def _initializing(facts: Facts) -> Iterator[str]:
     found = running_init(facts.document, facts.status)
     if found is None:
         return
-    since = _since(_ns(found.started), facts.now_ns)
+    since = moments.since(moments.parsed(found.started), facts.now_ns)
     yield (
         f"it waits for init container {found.name} ({found.number} of {found.total}) to end, "
         f"which runs {since}"
@@ -306,7 +323,7 @@ def _backoffs(facts: Facts) -> Iterator[str]:
             continue
         delay = age(entry.delay_ns / 1e9)
         error = f" after: {entry.error}" if entry.error else ""
-        when = _until(entry.until_ns, facts.now_ns)
+        when = moments.until(entry.until_ns, facts.now_ns)
         yield f"{what} is in a back-off of {delay}{error}; it is tried again {when}"
 
 
@@ -326,7 +343,9 @@ def _unready(facts: Facts) -> Iterator[str]:
     for name, status in _containers(facts):
         if "running" not in obj(status, "state") or flag(status, "ready") or name not in probes:
             continue
-        since = _since(_ns(text(obj(status, "state", "running"), "startedAt")), facts.now_ns)
+        since = moments.since(
+            moments.parsed(text(obj(status, "state", "running"), "startedAt")), facts.now_ns
+        )
         started = status.get("started") is not False
         probe = "readiness" if started else "startup"
         if obj(probes[name], f"{probe}Probe"):
@@ -367,32 +386,3 @@ def _last_warning(facts: Facts) -> Iterator[str]:
         times = f", {last.count} times" if last.count > 1 else ""
         ago = age((facts.now_ns - last.last_ns) / 1e9)
         yield f"the last warning, {ago} ago{times}, was {last.reason}: {last.message}"
-
-
-def _since(moment_ns: int, now_ns: int) -> str:
-    return f"since {_when(moment_ns, now_ns)}"
-
-
-def _at(moment_ns: int, now_ns: int) -> str:
-    return f"at {_when(moment_ns, now_ns)}"
-
-
-def _when(moment_ns: int, now_ns: int) -> str:
-    if not moment_ns:
-        return "a moment that nobody noted"
-    ago = age((now_ns - moment_ns) / 1e9)
-    return f"{clock_time(moment_ns / 1e9, now_ns / 1e9)} ({ago} ago)"
-
-
-def _until(moment_ns: int, now_ns: int) -> str:
-    if moment_ns <= now_ns:
-        return "at once"
-    left = age((moment_ns - now_ns) / 1e9)
-    return f"at {clock_time(moment_ns / 1e9, now_ns / 1e9)} (in {left})"
-
-
-def _ns(moment: str) -> int:
-    try:
-        return to_ns(moment)
-    except ValueError:
-        return 0

@@ -15,11 +15,13 @@ from kubelet.pods.runtime import RUNTIME_KEY, TABLE, PodRecord
 from procs.syncloop.events import Events
 from procs.syncloop.gc import KnownPod
 from procs.syncloop.kit import Kit
+from procs.syncloop.leftovers import left_on_disk
 from procs.syncloop.sources.changes import Change, Op
 from procs.syncloop.sources.sources import Sources
 from procs.syncloop.workers import state
 from procs.syncloop.workers.book import Book
 from procs.syncloop.workers.ending import terminated, terminating
+from procs.syncloop.workers.publish import publish
 from procs.syncloop.workers.sync import sync
 from procs.syncloop.workers.worker import Worker
 
@@ -130,7 +132,8 @@ class Manager:
         """Return the uid of a pod of this name of which only the runtime knows, or ""."""
         workers = self._workers.values()
         orphans = (w.uid for w in workers if not w.row.document and _full_name(w.row) == name)
-        return next(orphans, "") or self._strangers().get(name, "")
+        found = next(orphans, "") or self._strangers().get(name, "")
+        return "" if found in self._workers and self._workers[found].row.document else found
 
     def _strangers(self) -> dict[str, str]:
         """Return what the runtime holds and nobody looks after, uids by full name."""
@@ -144,10 +147,10 @@ class Manager:
             self._unknown_ns = full_ns
         return self._unknown
 
-    def _left(self, uid: str) -> PodRecord | None:
+    def _left(self, uid: str, since_ns: int = 0) -> PodRecord | None:
         """Return what is left of a pod; what was seen before the last of it went is not."""
         record, stamp_ns = self._kit.cache.get(uid)
-        return record if stamp_ns > self._gone.get(uid, 0) else None
+        return record if stamp_ns > self._gone.get(uid, since_ns) else None
 
     def kill(self, uid: str, event: state.Kill) -> None:
         """End a pod, to make room for another (A-5)."""
@@ -199,15 +202,20 @@ class Manager:
         elif hint.key == RUNTIME_KEY:
             self._wake_waiting()
         elif (worker := self._workers.get(hint.key)) is not None:
-            worker.runtime_changed()
+            self._runtime_changed(worker)
         else:
             self._due.set()
 
     def _look_at_all(self) -> None:
         """See whose entry has changed; each second something has, if only a stamp."""
         for worker in self._workers.values():
-            worker.runtime_changed()
+            self._runtime_changed(worker)
         self._wake_waiting()
+
+    def _runtime_changed(self, worker: Worker) -> None:
+        """Wake a worker; in the middle of a long start the status is shown meanwhile (P-73)."""
+        if worker.runtime_changed() and worker.syncing:
+            publish(worker, self._kit.cache.get(worker.uid).record)
 
     def _wake_waiting(self) -> None:
         """Wake who waits for the runtime itself: its network may have come up (P-51)."""
@@ -241,15 +249,16 @@ class Manager:
                 worker.deliver(state.Removed())
         for uid in self._kit.cache.uids():
             if uid not in self._workers and uid not in desired:
-                self._adopt_orphan(uid)
+                record = self._left(uid, self._kit.started_ns)
+                if record is not None:
+                    self._adopt_orphan(uid, record.name, record.namespace)
+        for left in left_on_disk(self._kit.site(), {*self._workers, *desired}):
+            self._adopt_orphan(*left)
 
-    def _adopt_orphan(self, uid: str) -> None:
-        record = self._left(uid)
-        if record is None:
-            return
-        log.info("Pod in the runtime that nobody wants", pod=uid, name=record.name)
-        self._kit.process.record("orphan", f"{record.namespace}/{record.name}", uid)
-        row = state.orphan(uid, record.name, record.namespace, self._kit.wall())
+    def _adopt_orphan(self, uid: str, name: str, namespace: str) -> None:
+        log.info("Pod on the node that nobody wants", pod=uid, name=name, namespace=namespace)
+        self._kit.process.record("orphan", f"{namespace}/{name}", uid)
+        row = state.orphan(uid, name, namespace, self._kit.wall())
         self._book.put(row)
         self._employ(uid, row)
         self._unknown_ns = 0

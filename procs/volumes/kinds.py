@@ -28,6 +28,8 @@ _PLUGINS: Final = {
 }
 # No kubelet mounts these any more, whatever the API server says (L-1).
 _GONE: Final = frozenset({"gitRepo"})
+# These would do without an API server.
+_NOT_YET: Final = frozenset({"image", "iscsi", "nfs", "projected"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,6 +87,8 @@ def _unsupported(field: str) -> str:
         return "no kind of volume is given"
     if field in _GONE:
         return f"{field} volumes are no longer supported"
+    if field in _NOT_YET:
+        return f"{field} volumes are not supported by this version yet"
     return f"{field} volumes need an API server"
 
 

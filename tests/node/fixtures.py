@@ -80,9 +80,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _versions(item: pytest.Item) -> set[str]:
     names = getattr(item, "fixturenames", ())
-    kinds = ("containerd", "node")
-    asked = {v for v in VERSIONS if any(f"{k}{v.replace('.', '')}" in names for k in kinds)}
-    for name in ("containerd", "shared_containerd", "each_node"):
+    asked = {v for v in VERSIONS if f"containerd{v.replace('.', '')}" in names}
+    for name in ("containerd", "shared_containerd"):
         if name in names:
             asked.add(item.callspec.params.get(name, VERSIONS[0]))
     return asked

@@ -12,11 +12,11 @@ import time
 
 import pytest
 
-from kubelet.cri.client import RuntimeClient
 from kubelet.cri.errors import CriError
 from kubelet.pods.runtime import ContainerState
 from tests.node import pods
 from tests.node.containerd import Containerd
+from tests.node.shared import with_client
 from tests.processes.conftest import make_node, run_root
 from tests.processes.node import NAMES, wait_for
 from tests.processes.pleg_node import PROGRAM, SWITCH, Cache
@@ -41,16 +41,6 @@ def on(make_node):
     yield make
     for cache in caches:
         cache.close()
-
-
-def with_client(containerd, work):
-    """Do something with a client of this runtime."""
-
-    async def main():
-        async with await RuntimeClient.connect(containerd.endpoint) as client:
-            return await work(client)
-
-    return asyncio.run(main())
 
 
 def make_pods(containerd, number, **more):

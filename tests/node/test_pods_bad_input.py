@@ -12,12 +12,9 @@ import os
 import pytest
 
 from tests.node.images import BUSYBOX
-from tests.node.module_nodes import container_of, state_of
 from tests.node.pod_node import PAUSE, SECONDS, pod, sh, sleeper
-from tests.node.shared import shared_node, waiting
+from tests.node.shared import STUBBORN, container_of, problem, state_of, waiting, withdraw
 from tests.processes.node import free_port, wait_for
-
-__all__ = ["shared_node"]
 
 CONFIG = {
     "clusterDNS": ["192.0.2.53"],
@@ -25,7 +22,6 @@ CONFIG = {
     "containerLogMaxFiles": 2,
     "containerLogMonitorInterval": "3s",
 }
-STUBBORN = "trap '' TERM; while true; do sleep 0.1; done"
 LONG = 253
 
 
@@ -42,16 +38,7 @@ def bystander(shared_node):
 def node(shared_node, bystander):
     """The kubelet; afterwards what the test made is gone, and the bystander as it was."""
     yield shared_node
-    for path in shared_node.manifests.iterdir():
-        if path.name == "bystander.yaml":
-            continue
-        if path.is_dir() and not path.is_symlink():
-            path.rmdir()
-        else:
-            path.unlink()
-    for row in shared_node.pods().values():
-        if row.source == "local":
-            shared_node.delete(row.name, "--grace-period=1", "--ignore-not-found")
+    withdraw(shared_node, "bystander.yaml")
     now = shared_node.container("bystander-testnode")
     assert now["containerID"] == bystander["containerID"]
     assert (now["restartCount"], now["ready"]) == (0, True)
@@ -70,18 +57,6 @@ def put(node, name, text):
     temporary = node.disk / ".bad"
     temporary.write_bytes(text if isinstance(text, bytes) else text.encode())
     temporary.rename(node.manifests / name)
-
-
-def problem(node, *parts):
-    """Wait until the sources complain in these words; the sentence."""
-
-    def look():
-        return next((p for p in node.sources().problems if all(x in p for x in parts)), None)
-
-    try:
-        return wait_for(f"problem {parts}", look, SECONDS, PAUSE)
-    except AssertionError as err:
-        raise AssertionError(f"{err}: {node.sources().problems}") from None
 
 
 def no_problem(node, *parts):
@@ -223,11 +198,6 @@ def test_files_that_are_no_manifests(node):
         ({"name": "Up"}, {}, 'metadata.name: Invalid value: "Up"'),
         ({"namespace": "a/b"}, {}, 'metadata.namespace: Invalid value: "a/b"'),
         ({"name": "x" * (LONG + 1)}, {}, "metadata.name: Invalid value"),
-        (
-            {},
-            {"terminationGracePeriodSeconds": -5},
-            "spec.terminationGracePeriodSeconds: Invalid value: -5",
-        ),
         ({}, {"activeDeadlineSeconds": 0}, "spec.activeDeadlineSeconds: Invalid value: 0"),
         ({}, {"containers": []}, "spec.containers: Required value"),
         ({}, {"containers": [sleeper(), sleeper()]}, "spec.containers[1].name: Duplicate value"),
@@ -251,17 +221,27 @@ def test_a_pod_that_is_not_valid(node, meta, spec, said):
     document = pod(name, meta=meta)
     document["spec"].update(spec)
     assert said in refused(node, document)
-    assert name not in node.pods()
+    assert name not in {row.name for row in node.pods().values() if row.source == "local"}
 
 
 def test_a_name_that_is_too_long_with_the_node_behind_it(node):
     """A static pod has the node's name in its own: together they must not be too long."""
     node.write(pod("x" * (LONG - 5)), "long.yaml")
     said = problem(node, "long.yaml", "metadata.name")
-    assert "must be no more than 253 characters" in said
-    name = "y" * (LONG - len("-testnode"))
-    node.write(pod(name), "fits.yaml")
-    node.await_ready(f"{name}-testnode")
+    assert "must be no more than 253 bytes" in said
+    fits = "y" * 200
+    node.write(pod(fits), "fits.yaml")
+    node.await_ready(f"{fits}-testnode")
+
+
+def test_a_name_that_no_directory_can_have(node):
+    """A name may be longer than its directory of logs can be called: it waits, and can be ended."""
+    name = node.write(pod("z" * (LONG - len("-testnode"))), "valid.yaml")
+    event = node.await_event(name, "FailedCreatePodSandBox")
+    assert "File name too long" in event["message"]
+    assert state_of(node.status(name)) == {"waiting": {"reason": "ContainerCreating"}}
+    (node.manifests / "valid.yaml").unlink()
+    node.await_gone(name)
 
 
 def test_many_containers_in_one_pod(node):
@@ -354,6 +334,15 @@ def test_a_container_that_ignores_its_end(node):
     node.await_gone(name)
 
 
+def test_a_grace_that_is_negative(node):
+    """It is taken as one second, as an API server takes it (P-37)."""
+    name = node.apply(pod("negative", sh(STUBBORN), terminationGracePeriodSeconds=-5))
+    node.await_ready(name)
+    done = node.ctl("delete", "pod", name, "-o", "json")
+    (told,) = json.loads(done.stdout)
+    assert (told["grace_seconds"], told["gone"], told["problem"]) == (1, True, None)
+
+
 def test_a_stop_hook_that_hangs(node):
     """It has the grace, no more: the pod is gone then, and an event has told."""
     hook = {"preStop": {"exec": {"command": ["sleep", "100000"]}}}
@@ -377,7 +366,8 @@ def test_a_start_hook_that_fails(node):
 
 def test_a_container_that_fills_its_log(node):
     """Its log is rotated while it writes, so that it never takes more than a few files."""
-    name = node.write(pod("floods", sh("yes 0123456789012345678901234567890123456789")))
+    flood = sh("yes 0123456789012345678901234567890123456789")
+    name = node.write(pod("floods", flood, terminationGracePeriodSeconds=1))
     node.await_ready(name)
     logs = node.logs / f"default_{name}_{node.uid(name)}" / "c"
     wait_for("the log is rotated", lambda: len(list(logs.iterdir())) > 1, SECONDS)

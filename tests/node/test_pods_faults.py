@@ -19,11 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from kubelet.cri import api_pb2
-from kubelet.cri.api_pb2_grpc import RuntimeServiceStub
 from tests.node.containerd import Containerd
-from tests.node.pod_node import NODE_NAME, SECONDS, Document, PodNode, pod, pod_node, sh, sleeper
-from tests.node.test_pods_deaths import Diary, held
+from tests.node.pod_node import SECONDS, Document, PodNode, pod, pod_node, sh, sleeper
+from tests.node.test_pods_deaths import held
+from tests.node.traffic import Traffic, full, traces
 from tests.processes.conftest import run_root
 from tests.processes.node import alive, wait_for
 
@@ -31,7 +30,6 @@ __all__ = ["run_root"]
 
 ROUNDS = int(os.environ.get("KUBELET_FAULT_ROUNDS", "2"))
 FREEZE = float(os.environ.get("KUBELET_POD_FREEZE_SECONDS", "3"))
-PODS = 4
 
 OTHERS = ("pleg", "volumes", "eviction", "prober", "api", "node")
 PAIRS = (("syncloop", "pleg"), ("syncloop", "volumes"))
@@ -53,96 +51,6 @@ def traffic(node: PodNode) -> Traffic:
     """Pods that run on it all the time, and others that come and go."""
     found = Traffic(node)
     found.begin()
-    return found
-
-
-class Traffic:
-    """Pods of which each writes how often it was started and ended."""
-
-    def __init__(self, node: PodNode) -> None:
-        self.node = node
-        self.diary = Diary(node.disk / "diary")
-        self.chance = random.Random(7)
-        self.steady = ("s0", "s1")
-        self.wanted: set[str] = set()
-        self.gone: dict[str, str] = {}  # short name -> uid
-        self.kept: dict[str, tuple[str, int]] = {}
-        self.made = 0
-
-    def begin(self) -> None:
-        """Have the pods that run all the time."""
-        for name in self.steady:
-            self.node.write(self.diary.pod(name, hooks=False))
-        for name in self.steady:
-            self.node.await_ready(full(name))
-        self.kept = {name: self.identity(name) for name in self.steady}
-
-    def identity(self, name: str) -> tuple[str, int]:
-        """Which container a pod has, and its process."""
-        return self.node.container(full(name))["containerID"], self.node.pid_of(full(name))
-
-    def add(self) -> str:
-        """One pod more."""
-        name = f"t{self.made}"
-        self.made += 1
-        self.wanted.add(name)
-        self.node.write(self.diary.pod(name, hooks=False))
-        return name
-
-    def drop(self, name: str) -> None:
-        """One pod less, whatever it is at."""
-        known = self.node.pods().get(full(name))
-        self.gone[name] = known.uid if known is not None else ""
-        self.node.remove(name)
-        self.wanted.discard(name)
-
-    def move(self) -> None:
-        """Have some pods come and some go."""
-        while len(self.wanted) < PODS:
-            self.add()
-        for name in self.chance.sample(sorted(self.wanted), self.chance.randint(0, 2)):
-            self.drop(name)
-
-    def check(self) -> None:
-        """Wait for what is wanted: each started once, the others gone whole, none disturbed."""
-        node = self.node
-        names = {full(name) for name in (*self.wanted, *self.steady)}
-        for name in sorted(names):
-            status = node.await_ready(name)
-            assert status["containerStatuses"][0]["restartCount"] == 0, name
-        wait_for("the others are gone", lambda: set(node.pods()) == names, SECONDS)
-        node.await_settled()
-        found, _ = held(node.containerd)
-        assert set(found) == names
-        assert all(len(ids) == 1 for ids in found.values()), found
-        assert ready_sandboxes(node) == sorted(names)  # dead ones of theirs wait for the collector
-        for name in (*self.wanted, *self.steady):
-            assert self.diary.lines(name) == ["start"], (name, self.diary.lines(name))
-        for name, uid in self.gone.items():
-            assert self.diary.lines(name).count("start") <= 1, name
-            assert not uid or traces(node, uid) == [], name
-        assert self.kept == {name: self.identity(name) for name in self.steady}
-
-
-def full(name: str) -> str:
-    """The name of a static pod."""
-    return f"{name}-{NODE_NAME}"
-
-
-def ready_sandboxes(node: PodNode) -> list[str]:
-    """The pods of all sandboxes that are ready."""
-    with node.containerd.channel() as channel:
-        request = api_pb2.ListPodSandboxRequest()
-        found = RuntimeServiceStub(channel).ListPodSandbox(request).items
-    return sorted(s.metadata.name for s in found if s.state == api_pb2.SANDBOX_READY)
-
-
-def traces(node: PodNode, uid: str) -> list[str]:
-    """What there is of a pod on the node: its directory, logs, mounts and cgroups."""
-    places = [node.root_dir / "pods" / uid, *node.logs.glob(f"*_{uid}")]
-    groups = Path("/sys/fs/cgroup") / node.containerd.cgroup_parent.lstrip("/")
-    found = [str(path) for path in places if path.exists()]
-    found += [str(p) for p in groups.rglob("*") if uid in p.name or uid.replace("-", "_") in p.name]
     return found
 
 
@@ -223,6 +131,9 @@ def test_a_runtime_that_restarts(node: PodNode, traffic: Traffic, killed: bool) 
     ready = [traffic.add() for _ in range(2)]
     for name in ready:
         node.await_ready(full(name))
+    hook = {"postStart": {"exec": {"command": ["sleep", "100000"]}}}
+    node.apply(pod("hooked", sleeper(lifecycle=hook)))
+    at(node, "hooked", "running the postStart hook")
     traffic.drop(ready[0])
     starting = [traffic.add() for _ in range(2)]
     wait_for("a start is under way", lambda: begun(node, starting), SECONDS)
@@ -234,6 +145,8 @@ def test_a_runtime_that_restarts(node: PodNode, traffic: Traffic, killed: bool) 
     for name in traffic.steady:
         assert alive(traffic.kept[name][1])
     node.containerd.start()
+    node.await_event("hooked", "FailedPostStartHook")  # it was broken off, and nobody broke
+    ends_whole(node, "hooked")
     traffic.check()
     assert_nobody_died(node)
 

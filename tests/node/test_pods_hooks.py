@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from tests.node.module_nodes import (
+import pytest
+
+from tests.node.pod_node import is_ready, sh, sleeper
+from tests.node.shared import (
+    LOOP,
     Notes,
     container_of,
-    each_node,
-    node24,
-    nodes,
     note,
     pod,
+    restarts,
     state_of,
 )
-from tests.node.pod_node import is_ready, sh, sleeper
 from tests.processes.node import alive
 
-__all__ = ["each_node", "node24", "nodes"]
-
-LOOP = "while true; do sleep 0.1; done"
 TELLS = f"trap '{note('term')}; exit 0' TERM; {note('main')}; {LOOP}"
 
 
@@ -36,63 +34,61 @@ def hooked(notes, script=TELLS, **hooks):
     return sh(script, lifecycle=hooks, **notes.mounts)
 
 
-def restarts(status, name="c"):
-    """How often a container was started again."""
-    return container_of(status, name).get("restartCount", 0)
-
-
 # After the start.
 
 
-def test_a_hook_after_the_start(each_node):
+@pytest.mark.both_versions
+def test_a_hook_after_the_start(node):
     """It runs in the container; until it ends, the container is not there yet (P-144)."""
-    notes = Notes(each_node, "post")
+    notes = Notes(node, "post")
     hook = run(f"until [ -e /notes/go ]; do sleep 0.1; done; {note('hook')}")
-    name = each_node.write(pod("post", hooked(notes, postStart=hook), volumes=notes.volumes))
+    name = node.write(pod("post", hooked(notes, postStart=hook), volumes=notes.volumes))
     notes.await_line("main")
-    status = each_node.status(name)
-    assert status["phase"] == "Pending"
+    # What is there is shown meanwhile (P-73).
+    status = node.await_status(name, "its address is shown", lambda s: s.get("podIP"))
+    assert status["phase"] == "Pending" or "running" in state_of(status)
     assert not is_ready(status)
     (notes.directory / "go").touch()
-    status = each_node.await_ready(name)
+    status = node.await_ready(name)
     assert "running" in state_of(status)
     assert notes.lines() == ["main", "hook"]
 
 
-def test_the_next_container_waits_for_the_hook(node24):
+def test_the_next_container_waits_for_the_hook(node):
     """Containers of a pod start one after the other, each after the hook before it (P-144)."""
-    notes = Notes(node24, "next")
+    notes = Notes(node, "next")
     hook = {"postStart": run(f"sleep 0.3; {note('hook')}")}
     first = sleeper("first", lifecycle=hook, **notes.mounts)
     second = sh(f"{note('second')}; {LOOP}", "second", **notes.mounts)
-    name = node24.write(
+    name = node.write(
         pod("next", first, second, volumes=notes.volumes, terminationGracePeriodSeconds=1)
     )
-    node24.await_ready(name)
+    node.await_ready(name)
     assert notes.await_line("second") == ["hook", "second"]
 
 
-def test_a_hook_that_fails_after_the_start(each_node):
+@pytest.mark.both_versions
+def test_a_hook_that_fails_after_the_start(node):
     """Its container is ended and started again, and says why (P-144)."""
-    notes = Notes(each_node, "fails")
+    notes = Notes(node, "fails")
     hook = run("[ -e /notes/ok ] || { touch /notes/ok; echo no luck; exit 9; }")
-    name = each_node.write(
+    name = node.write(
         pod("fails", hooked(notes, postStart=hook), volumes=notes.volumes, patient=True)
     )
-    event = each_node.await_event(name, "FailedPostStartHook")
+    event = node.await_event(name, "FailedPostStartHook")
     assert (event["type"], event["message"]) == ("Warning", "PostStartHook failed")
-    status = each_node.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
+    status = node.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
     assert container_of(status)["lastState"]["terminated"]["exitCode"] == 0
-    killing = next(e for e in each_node.events(name) if e["reason"] == "Killing")
+    killing = next(e for e in node.events(name) if e["reason"] == "Killing")
     assert killing["message"] == "FailedPostStartHook"
 
 
-def test_the_reason_of_a_failed_hook(node24):
+def test_the_reason_of_a_failed_hook(node):
     """The container waits with PostStartHookError, or in back-off from then on."""
-    notes = Notes(node24, "reason")
+    notes = Notes(node, "reason")
     hook = run("echo no luck; exit 9")
-    name = node24.write(pod("reason", hooked(notes, postStart=hook), volumes=notes.volumes))
-    status = node24.await_status(
+    name = node.write(pod("reason", hooked(notes, postStart=hook), volumes=notes.volumes))
+    status = node.await_status(
         name,
         "the reason is told",
         lambda s: state_of(s).get("waiting", {}).get("reason") == "PostStartHookError",
@@ -103,52 +99,51 @@ def test_the_reason_of_a_failed_hook(node24):
     assert "no luck" in message
 
 
-def test_a_hook_that_fails_in_a_pod_that_never_restarts(node24):
+def test_a_hook_that_fails_in_a_pod_that_never_restarts(node):
     """The container has ended, and so has the pod."""
-    notes = Notes(node24, "never")
+    notes = Notes(node, "never")
     container = hooked(notes, postStart=run("exit 9"))
-    name = node24.write(pod("never", container, restartPolicy="Never", volumes=notes.volumes))
-    status = node24.await_status(name, "it ended", lambda s: s["phase"] in {"Failed", "Succeeded"})
+    name = node.write(pod("never", container, restartPolicy="Never", volumes=notes.volumes))
+    status = node.await_status(name, "it ended", lambda s: s["phase"] in {"Failed", "Succeeded"})
     assert "terminated" in state_of(status)
     assert restarts(status) == 0
 
 
-def test_a_pod_that_ends_while_its_hook_runs(node24):
+def test_a_pod_that_ends_while_its_hook_runs(node):
     """A hook that does not end keeps no pod: the container is told to end all the same."""
-    notes = Notes(node24, "stuck")
+    notes = Notes(node, "stuck")
     hook = run(f"{note('hook')}; {LOOP}")
-    name = node24.write(
+    name = node.write(
         pod("stuck", hooked(notes, postStart=hook), volumes=notes.volumes, patient=True)
     )
     notes.await_line("hook")
     notes.await_line("main")
-    node24.remove("stuck")
-    node24.await_gone(name)
+    node.remove("stuck")
+    node.await_gone(name)
     assert sorted(notes.lines()) == ["hook", "main", "term"]
 
 
 # Before the end.
 
 
-def test_a_hook_before_the_end(each_node):
+@pytest.mark.both_versions
+def test_a_hook_before_the_end(node):
     """It runs while the container does, and only then the container is told (P-141)."""
-    notes = Notes(each_node, "pre")
+    notes = Notes(node, "pre")
     hook = run(f"{note('hook')}; sleep 0.3; {note('hook-done')}")
-    name = each_node.write(
-        pod("pre", hooked(notes, preStop=hook), volumes=notes.volumes, patient=True)
-    )
-    each_node.await_ready(name)
+    name = node.write(pod("pre", hooked(notes, preStop=hook), volumes=notes.volumes, patient=True))
+    node.await_ready(name)
     notes.await_line("main")
-    each_node.remove("pre")
-    each_node.await_gone(name)
+    node.remove("pre")
+    node.await_gone(name)
     assert notes.lines() == ["main", "hook", "hook-done", "term"]
 
 
-def test_a_hook_that_hangs(node24):
+def test_a_hook_that_hangs(node):
     """It is cut off when the grace is over, which is said, and the container is ended."""
-    notes = Notes(node24, "hangs")
+    notes = Notes(node, "hangs")
     hook = run(f"{note('hook')}; while true; do sleep 0.1; done")
-    name = node24.apply(
+    name = node.apply(
         pod(
             "hangs",
             hooked(notes, preStop=hook),
@@ -156,21 +151,21 @@ def test_a_hook_that_hangs(node24):
             terminationGracePeriodSeconds=3,
         )
     )
-    node24.await_ready(name)
+    node.await_ready(name)
     notes.await_line("main")
-    node24.delete(name)
-    event = node24.await_event(name, "FailedPreStopHook")
+    node.delete(name)
+    event = node.await_event(name, "FailedPreStopHook")
     assert event["type"] == "Warning"
-    node24.await_gone(name)
+    node.await_gone(name)
     assert notes.lines() == ["main", "hook", "term"]
 
 
-def test_the_time_of_a_hook_counts(node24):
+def test_the_time_of_a_hook_counts(node):
     """What it took is not there for the container: it is killed although it goes on."""
-    notes = Notes(node24, "counts")
+    notes = Notes(node, "counts")
     stubborn = f"trap '{note('term')}' TERM; {note('main')}; {LOOP}"
     hook = run(f"sleep 2; {note('hook')}")
-    name = node24.write(
+    name = node.write(
         pod(
             "counts",
             hooked(notes, stubborn, preStop=hook),
@@ -178,28 +173,28 @@ def test_the_time_of_a_hook_counts(node24):
             terminationGracePeriodSeconds=4,
         )
     )
-    node24.await_ready(name)
+    node.await_ready(name)
     notes.await_line("main")
-    pid = node24.pid_of(name)
-    node24.remove("counts")
-    node24.await_gone(name)
+    pid = node.pid_of(name)
+    node.remove("counts")
+    node.await_gone(name)
     assert notes.lines() == ["main", "hook", "term"]
     assert not alive(pid)
 
 
-def test_a_hook_that_fails_before_the_end(node24):
+def test_a_hook_that_fails_before_the_end(node):
     """It is said, and the container is ended all the same (P-143)."""
-    notes = Notes(node24, "bad")
+    notes = Notes(node, "bad")
     slow = f"trap 'sleep 1; {note('term')}; exit 0' TERM; {note('main')}; {LOOP}"
-    name = node24.write(
+    name = node.write(
         pod("bad", hooked(notes, slow, preStop=run("exit 4")), volumes=notes.volumes, patient=True)
     )
-    node24.await_ready(name)
+    node.await_ready(name)
     notes.await_line("main")
-    node24.remove("bad")
-    event = node24.await_event(name, "FailedPreStopHook")
+    node.remove("bad")
+    event = node.await_event(name, "FailedPreStopHook")
     assert (event["type"], event["message"]) == ("Warning", "PreStopHook failed")
-    node24.await_gone(name)
+    node.await_gone(name)
     assert notes.lines() == ["main", "term"]
 
 
@@ -214,9 +209,10 @@ PAGES = (
 )
 
 
-def test_hooks_that_ask_a_server(each_node):
+@pytest.mark.both_versions
+def test_hooks_that_ask_a_server(node):
     """A request is sent to the pod, by a port's number or name (P-145)."""
-    notes = Notes(each_node, "http")
+    notes = Notes(node, "http")
     up = run("until wget -q -O /dev/null http://127.0.0.1:8080/; do sleep 0.1; done")
     stay = run("until grep pre /notes/lines; do sleep 0.1; done")
     server = sh(
@@ -227,21 +223,21 @@ def test_hooks_that_ask_a_server(each_node):
     )
     asks = hooked(notes, postStart=get("/cgi-bin/post"), preStop=get("/cgi-bin/pre", "web"))
     asks["ports"] = [{"name": "web", "containerPort": 8080}]
-    name = each_node.write(pod("http", server, asks, volumes=notes.volumes, patient=True))
-    each_node.await_ready(name)
+    name = node.write(pod("http", server, asks, volumes=notes.volumes, patient=True))
+    node.await_ready(name)
     notes.await_line("main")
-    each_node.remove("http")
-    each_node.await_gone(name)
+    node.remove("http")
+    node.await_gone(name)
     lines = notes.lines()
     assert sorted(lines[:2]) == ["main", "post"]
     assert lines[2:] == ["pre", "term"]
 
 
-def test_a_server_that_is_not_there(node24):
+def test_a_server_that_is_not_there(node):
     """The hook has failed: the container is ended and tried again."""
-    notes = Notes(node24, "deaf")
-    name = node24.write(pod("deaf", hooked(notes, postStart=get("/", 9)), volumes=notes.volumes))
-    status = node24.await_status(
+    notes = Notes(node, "deaf")
+    name = node.write(pod("deaf", hooked(notes, postStart=get("/", 9)), volumes=notes.volumes))
+    status = node.await_status(
         name,
         "the reason is told",
         lambda s: state_of(s).get("waiting", {}).get("reason") == "PostStartHookError",
@@ -249,17 +245,17 @@ def test_a_server_that_is_not_there(node24):
     assert "HTTP lifecycle hook (/)" in state_of(status)["waiting"]["message"]
 
 
-def test_a_hook_that_waits(node24):
+def test_a_hook_that_waits(node):
     """The container is told after that time, and no sooner than its hook allows."""
-    notes = Notes(node24, "sleeps")
+    notes = Notes(node, "sleeps")
     count = f"trap '{note('term')}; exit 0' TERM; {note('main')}; "
     count += f"while true; do sleep 0.1; [ -e /notes/removed ] && {note('alive')}; done"
     container = hooked(notes, count, preStop={"sleep": {"seconds": 2}})
-    name = node24.write(pod("sleeps", container, volumes=notes.volumes, patient=True))
-    node24.await_ready(name)
+    name = node.write(pod("sleeps", container, volumes=notes.volumes, patient=True))
+    node.await_ready(name)
     notes.await_line("main")
     (notes.directory / "removed").touch()
-    node24.remove("sleeps")
-    node24.await_gone(name)
+    node.remove("sleeps")
+    node.await_gone(name)
     assert notes.lines()[-1] == "term"
     assert notes.lines().count("alive") >= 5

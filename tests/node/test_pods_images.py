@@ -10,8 +10,8 @@ import pytest
 
 from tests.node import images
 from tests.node.images import BUSYBOX
-from tests.node.pod_node import pod, sleeper
-from tests.node.shared import SECONDS, waiting
+from tests.node.pod_node import SECONDS, sleeper
+from tests.node.shared import pod, waiting
 from tests.processes.node import free_port, wait_for
 
 PROVIDER = """#!/bin/sh

@@ -7,24 +7,19 @@ import signal
 
 import pytest
 
-from tests.node.module_nodes import (
+from tests.node.pod_node import is_ready, sh, sleeper
+from tests.node.shared import (
+    LOOP,
     Notes,
     condition,
     container_of,
-    each_node,
-    node24,
-    nodes,
     note,
     pod,
+    restarts,
     running,
     state_of,
 )
-from tests.node.pod_node import is_ready, sh, sleeper
 from tests.processes.node import alive
-
-__all__ = ["each_node", "node24", "nodes"]
-
-LOOP = "while true; do sleep 0.1; done"
 
 
 def sidecar(name, **more):
@@ -33,51 +28,47 @@ def sidecar(name, **more):
     return sh(f"{ends}; {note(name)}; {LOOP}", name, restartPolicy="Always", **more)
 
 
-def restarts(status, name="c"):
-    """How often a container was started again."""
-    return container_of(status, name).get("restartCount", 0)
-
-
 # Init containers.
 
 
-def test_the_order_of_init_containers(each_node):
+@pytest.mark.both_versions
+def test_the_order_of_init_containers(node):
     """One after the other in the order of the spec, then the others (P-75)."""
-    notes = Notes(each_node, "order")
+    notes = Notes(node, "order")
     inits = [sh(f"{note(n)}; sleep 0.2; {note(f'{n}-done')}", n, **notes.mounts) for n in "zab"]
     main = sh(f"{note('main')}; {sleeper()['command'][2]}", **notes.mounts)
-    name = each_node.write(pod("order", main, initContainers=inits, volumes=notes.volumes))
-    status = each_node.await_ready(name)
+    name = node.write(pod("order", main, initContainers=inits, volumes=notes.volumes))
+    status = node.await_ready(name)
     assert notes.lines() == ["z", "z-done", "a", "a-done", "b", "b-done", "main"]
     assert [c["name"] for c in status["initContainerStatuses"]] == ["z", "a", "b"]
     ends = [c["state"]["terminated"]["reason"] for c in status["initContainerStatuses"]]
     assert ends == ["Completed"] * 3
     assert condition(status, "Initialized")[0] == "True"
-    assert each_node.reasons(name).count("Started") <= 4
+    assert node.reasons(name).count("Started") <= 4
 
 
-def test_a_pod_waits_for_its_init_containers(node24):
+def test_a_pod_waits_for_its_init_containers(node):
     """Meanwhile it is Pending, and its containers say what they wait for (P-100, P-111)."""
-    notes = Notes(node24, "waits")
+    notes = Notes(node, "waits")
     init = sh("until [ -e /notes/go ]; do sleep 0.1; done", "init", **notes.mounts)
-    name = node24.write(pod("waits", initContainers=[init], volumes=notes.volumes))
-    status = node24.await_status(name, "init runs", running("init"))
+    name = node.write(pod("waits", initContainers=[init], volumes=notes.volumes))
+    status = node.await_status(name, "init runs", running("init"))
     assert status["phase"] == "Pending"
     assert state_of(status)["waiting"]["reason"] == "PodInitializing"
     assert condition(status, "Initialized") == ("False", "ContainersNotInitialized")
     (notes.directory / "go").touch()
-    node24.await_ready(name)
+    node.await_ready(name)
 
 
-def test_an_init_container_that_fails_for_good(node24):
+def test_an_init_container_that_fails_for_good(node):
     """With Never the pod has failed, and what comes later never ran (P-77, P-110)."""
-    notes = Notes(node24, "fails")
+    notes = Notes(node, "fails")
     inits = [sh("exit 5", "bad"), sh(note("next"), "next", **notes.mounts)]
     main = sh(note("main"), **notes.mounts)
-    name = node24.write(
+    name = node.write(
         pod("fails", main, initContainers=inits, restartPolicy="Never", volumes=notes.volumes)
     )
-    status = node24.await_phase(name, "Failed")
+    status = node.await_phase(name, "Failed")
     assert state_of(status, "bad")["terminated"]["exitCode"] == 5
     assert state_of(status, "next")["waiting"]["reason"] == "PodInitializing"
     assert state_of(status)["waiting"]["reason"] == "PodInitializing"
@@ -86,11 +77,11 @@ def test_an_init_container_that_fails_for_good(node24):
 
 
 @pytest.mark.parametrize("policy", ["Always", "OnFailure"])
-def test_an_init_container_that_is_tried_again(node24, policy):
+def test_an_init_container_that_is_tried_again(node, policy):
     """Until it succeeds; then the pod goes on, and the tries are counted."""
-    notes = Notes(node24, f"tried-{policy}")
+    notes = Notes(node, f"tried-{policy}")
     script = f"{note('try')}; [ $(wc -l < /notes/lines) -ge 3 ]"
-    name = node24.write(
+    name = node.write(
         pod(
             "tried",
             initContainers=[sh(script, "init", **notes.mounts)],
@@ -98,64 +89,65 @@ def test_an_init_container_that_is_tried_again(node24, policy):
             volumes=notes.volumes,
         )
     )
-    node24.await_status(
+    node.await_status(
         name,
         "it is in back-off",
         lambda s: state_of(s, "init").get("waiting", {}).get("reason") == "CrashLoopBackOff",
     )
-    status = node24.await_ready(name)
+    status = node.await_ready(name)
     assert restarts(status, "init") == 2
     assert state_of(status, "init")["terminated"]["exitCode"] == 0
     assert notes.lines() == ["try"] * 3
 
 
-def test_init_containers_do_not_run_again_for_a_restart(node24):
+def test_init_containers_do_not_run_again_for_a_restart(node):
     """Only a new sandbox is a new beginning for them (P-72, P-76)."""
-    notes = Notes(node24, "once")
+    notes = Notes(node, "once")
     init = sh(note("init"), "init", **notes.mounts)
-    name = node24.write(pod("once", initContainers=[init], volumes=notes.volumes))
-    node24.await_ready(name)
-    os.kill(node24.pid_of(name), signal.SIGKILL)
-    node24.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
+    name = node.write(pod("once", initContainers=[init], volumes=notes.volumes))
+    node.await_ready(name)
+    os.kill(node.pid_of(name), signal.SIGKILL)
+    node.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
     assert notes.lines() == ["init"]
 
 
-def test_a_new_sandbox_is_a_new_beginning(node24):
+def test_a_new_sandbox_is_a_new_beginning(node):
     """When the sandbox dies, init containers run again before the others (P-72)."""
-    notes = Notes(node24, "anew")
+    notes = Notes(node, "anew")
     init = sh(note("init"), "init", **notes.mounts)
     main = sh(f"{note('main')}; {sleeper()['command'][2]}", **notes.mounts)
-    name = node24.write(pod("anew", main, initContainers=[init], volumes=notes.volumes))
-    node24.await_ready(name)
+    name = node.write(pod("anew", main, initContainers=[init], volumes=notes.volumes))
+    node.await_ready(name)
     notes.await_line("main")
-    os.kill(node24.sandbox_pid(name), signal.SIGKILL)
-    node24.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
+    os.kill(node.sandbox_pid(name), signal.SIGKILL)
+    node.await_status(name, "it is back", lambda s: restarts(s) == 1 and is_ready(s))
     assert notes.await_line("main", times=2) == ["init", "main", "init", "main"]
 
 
-def test_a_pod_that_ends_while_it_begins(node24):
+def test_a_pod_that_ends_while_it_begins(node):
     """A pod that is removed while an init container runs never gets to the others."""
-    notes = Notes(node24, "early")
+    notes = Notes(node, "early")
     init = sh(f"{note('init')}; {LOOP}", "init", **notes.mounts)
     main = sh(note("main"), **notes.mounts)
-    name = node24.write(pod("early", main, initContainers=[init], volumes=notes.volumes))
+    name = node.write(pod("early", main, initContainers=[init], volumes=notes.volumes))
     notes.await_line("init")
-    node24.remove("early")
-    node24.await_gone(name)
+    node.remove("early")
+    node.await_gone(name)
     assert notes.lines() == ["init"]
 
 
 # Sidecars.
 
 
-def test_a_sidecar_comes_before_what_follows_it(each_node):
+@pytest.mark.both_versions
+def test_a_sidecar_comes_before_what_follows_it(node):
     """It runs when the next init container starts, and goes on beside the others (P-75)."""
-    notes = Notes(each_node, "beside")
+    notes = Notes(node, "beside")
     see = sh("cat /notes/lines; " + note("init"), "init", **notes.mounts)
     main = sh(f"{note('main')}; {sleeper()['command'][2]}", **notes.mounts)
     inits = [sidecar("side", **notes.mounts), see]
-    name = each_node.write(pod("beside", main, initContainers=inits, volumes=notes.volumes))
-    status = each_node.await_ready(name)
+    name = node.write(pod("beside", main, initContainers=inits, volumes=notes.volumes))
+    status = node.await_ready(name)
     lines = notes.await_line("main")
     assert set(lines) == {"side", "init", "main"}
     assert lines.index("init") < lines.index("main")
@@ -164,12 +156,13 @@ def test_a_sidecar_comes_before_what_follows_it(each_node):
     assert "running" in side["state"]
 
 
-def test_the_order_in_which_sidecars_end(each_node):
+@pytest.mark.both_versions
+def test_the_order_in_which_sidecars_end(node):
     """The others first, then sidecars from the last to the first (P-140)."""
-    notes = Notes(each_node, "ends")
+    notes = Notes(node, "ends")
     ends = f"trap 'sleep 0.3; {note('end-main')}; exit 0' TERM; {note('main')}; {LOOP}"
     inits = [sidecar(n, **notes.mounts) for n in ("one", "two", "three")]
-    name = each_node.write(
+    name = node.write(
         pod(
             "ends",
             sh(ends, **notes.mounts),
@@ -178,17 +171,17 @@ def test_the_order_in_which_sidecars_end(each_node):
             patient=True,
         )
     )
-    each_node.await_ready(name)
+    node.await_ready(name)
     notes.await_line("main")
-    each_node.remove("ends")
-    each_node.await_gone(name)
+    node.remove("ends")
+    node.await_gone(name)
     assert notes.lines()[-4:] == ["end-main", "end-three", "end-two", "end-one"]
 
 
-def test_a_sidecar_that_dies_comes_back(node24):
+def test_a_sidecar_that_dies_comes_back(node):
     """Also in a pod whose other containers are never started again (P-76)."""
-    notes = Notes(node24, "back")
-    name = node24.write(
+    notes = Notes(node, "back")
+    name = node.write(
         pod(
             "back",
             initContainers=[sidecar("side", **notes.mounts)],
@@ -196,20 +189,20 @@ def test_a_sidecar_that_dies_comes_back(node24):
             volumes=notes.volumes,
         )
     )
-    node24.await_ready(name)
-    main = node24.pid_of(name)
-    os.kill(node24.pid_of(name, "side"), signal.SIGKILL)
-    status = node24.await_status(
+    node.await_ready(name)
+    main = node.pid_of(name)
+    os.kill(node.pid_of(name, "side"), signal.SIGKILL)
+    status = node.await_status(
         name, "it is back", lambda s: restarts(s, "side") == 1 and is_ready(s)
     )
     assert restarts(status) == 0
     assert alive(main)
 
 
-def test_a_sidecar_keeps_no_pod_alive(node24):
+def test_a_sidecar_keeps_no_pod_alive(node):
     """A pod whose work is done ends; the sidecar is told to, and the pod has succeeded (P-76)."""
-    notes = Notes(node24, "work")
-    name = node24.write(
+    notes = Notes(node, "work")
+    name = node.write(
         pod(
             "work",
             sh("until grep side /notes/lines; do sleep 0.1; done", **notes.mounts),
@@ -219,7 +212,7 @@ def test_a_sidecar_keeps_no_pod_alive(node24):
             patient=True,
         )
     )
-    status = node24.await_phase(name, "Succeeded")
+    status = node.await_phase(name, "Succeeded")
     assert state_of(status, "side")["terminated"]["exitCode"] == 0
     assert notes.lines() == ["side", "end-side"]
 
@@ -227,24 +220,23 @@ def test_a_sidecar_keeps_no_pod_alive(node24):
 # Ephemeral containers.
 
 
-def test_an_ephemeral_container(each_node):
+@pytest.mark.both_versions
+def test_an_ephemeral_container(node):
     """It is started in a pod that runs, sees its target's processes, and runs once (P-74)."""
-    name = each_node.apply(pod("debug"))
-    each_node.await_ready(name)
-    main = each_node.pid_of(name)
+    name = node.apply(pod("debug"))
+    node.await_ready(name)
+    main = node.pid_of(name)
     debugger = sleeper("debugger", targetContainerName="c")
-    each_node.apply(pod("debug", ephemeralContainers=[debugger]))
-    status = each_node.await_status(name, "the debugger runs", running("debugger"))
-    pid = each_node.pid_of(name, "debugger")
+    node.apply(pod("debug", ephemeralContainers=[debugger]))
+    status = node.await_status(name, "the debugger runs", running("debugger"))
+    pid = node.pid_of(name, "debugger")
     assert os.readlink(f"/proc/{pid}/ns/pid") == os.readlink(f"/proc/{main}/ns/pid")
     assert restarts(status) == 0
     os.kill(pid, signal.SIGKILL)
-    status = each_node.await_status(
-        name, "it ended", lambda s: "terminated" in state_of(s, "debugger")
-    )
+    status = node.await_status(name, "it ended", lambda s: "terminated" in state_of(s, "debugger"))
     assert is_ready(status)
-    each_node.await_settled()
-    assert restarts(each_node.status(name), "debugger") == 0
+    node.await_settled()
+    assert restarts(node.status(name), "debugger") == 0
     assert alive(main)
 
 
@@ -260,26 +252,26 @@ def rules(action, *codes):
     }
 
 
-def test_a_rule_for_an_exit_code(node24):
+def test_a_rule_for_an_exit_code(node):
     """What ends with that code is started again although its policy says Never; others are not."""
-    notes = Notes(node24, "rule")
+    notes = Notes(node, "rule")
     script = f"{note('run')}; [ $(wc -l < /notes/lines) -ge 2 ] && exit 3; exit 42"
     container = sh(script, **notes.mounts, **rules("Restart", 42))
-    name = node24.write(pod("rule", container, restartPolicy="Never", volumes=notes.volumes))
-    status = node24.await_phase(name, "Failed")
+    name = node.write(pod("rule", container, restartPolicy="Never", volumes=notes.volumes))
+    status = node.await_phase(name, "Failed")
     assert restarts(status) == 1
     assert state_of(status)["terminated"]["exitCode"] == 3
     assert container_of(status)["lastState"]["terminated"]["exitCode"] == 42
 
 
-def test_a_rule_that_restarts_all_containers(node24):
+def test_a_rule_that_restarts_all_containers(node):
     """All of them end and the pod begins anew, init containers first, in the same sandbox."""
-    notes = Notes(node24, "all")
+    notes = Notes(node, "all")
     init = sh(note("init"), "init", **notes.mounts)
     script = "[ -e /notes/twice ] || { until [ -e /notes/go ]; do sleep 0.1; done; "
     script += f"touch /notes/twice; exit 88; }}; {note('again')}; {sleeper()['command'][2]}"
     trigger = sh(script, "trigger", **notes.mounts, **rules("RestartAllContainers", 88))
-    name = node24.write(
+    name = node.write(
         pod(
             "all",
             sh(f"trap '' TERM; {LOOP}"),
@@ -288,20 +280,20 @@ def test_a_rule_that_restarts_all_containers(node24):
             volumes=notes.volumes,
         )
     )
-    node24.await_ready(name)
-    other, box = node24.pid_of(name), node24.record(name).sandboxes[0].id
+    node.await_ready(name)
+    other, box = node.pid_of(name), node.record(name).sandboxes[0].id
     (notes.directory / "go").touch()
-    node24.await_status(
+    node.await_status(
         name, "it says so", lambda s: condition(s, "AllContainersRestarting")[0] == "True"
     )
     notes.await_line("again")
-    status = node24.await_status(name, "all are back", lambda s: restarts(s) == 1 and is_ready(s))
+    status = node.await_status(name, "all are back", lambda s: restarts(s) == 1 and is_ready(s))
     assert notes.lines() == ["init", "init", "again"]
     assert [restarts(status, n) for n in ("init", "c", "trigger")] == [1, 1, 1]
     ended = container_of(status)["lastState"]["terminated"]
     assert (ended["reason"], ended["exitCode"]) == ("RestartingAllContainers", 137)
     assert not alive(other)
-    assert node24.record(name).sandboxes[0].id == box
+    assert node.record(name).sandboxes[0].id == box
     assert condition(status, "AllContainersRestarting")[0] == "False"
-    log = node24.logs / f"default_{name}_{node24.uid(name)}" / "trigger" / "0.log"
+    log = node.logs / f"default_{name}_{node.uid(name)}" / "trigger" / "0.log"
     assert log.exists()

@@ -11,9 +11,8 @@ import pytest
 
 from kubelet.quantities import parse
 from tests.node.images import BUSYBOX
-from tests.node.module_nodes import running, state_of
-from tests.node.pod_node import NODE_NAME, pod, sh, sleeper
-from tests.node.shared import run, waiting
+from tests.node.pod_node import NODE_NAME, sh, sleeper
+from tests.node.shared import pod, run, running, state_of, waiting
 from tests.processes.node import free_port, wait_for
 
 CONFIG = {"clusterDNS": ["192.0.2.53"], "clusterDomain": "cluster.test"}

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.pod_node import SECONDS, SLEEP, pod, sh, sleeper
+from tests.node.pod_node import SECONDS, SLEEP, sh, sleeper
+from tests.node.shared import pod
 from tests.processes.node import wait_for
 
 CONFIG = {

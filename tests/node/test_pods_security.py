@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.node import images
-from tests.node.module_nodes import state_of
-from tests.node.pod_node import pod, sh, sleeper
-from tests.node.shared import run, waiting
+from tests.node.pod_node import sh, sleeper
+from tests.node.shared import pod, run, state_of, waiting
 
 CONFIG = {"podPidsLimit": 321}
 CGROUPS = Path("/sys/fs/cgroup")

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import json
 
-from tests.node.module_nodes import (
+import pytest
+
+from tests.node.pod_node import PAUSE, SECONDS, is_ready, sh
+from tests.node.shared import (
+    LOOP,
     Notes,
     condition,
     container_of,
-    each_node,
-    node24,
-    nodes,
     note,
     pod,
+    problem,
 )
-from tests.node.pod_node import PAUSE, SECONDS, is_ready, sh
 from tests.processes.node import alive, wait_for
-
-__all__ = ["each_node", "node24", "nodes"]
-
-LOOP = "while true; do sleep 0.1; done"
 
 
 def teller(word, notes):
@@ -30,200 +27,192 @@ def teller(word, notes):
     )
 
 
-def await_problem(node, *words):
-    """Wait until the sources complain of something with these words; the sentence."""
-
-    def look():
-        problems = node.sources().problems
-        return next((p for p in problems if all(word in p for word in words)), None)
-
-    return wait_for(f"a complaint with {words}", look, SECONDS, PAUSE)
-
-
-def test_a_static_pod(each_node):
+@pytest.mark.both_versions
+def test_a_static_pod(node):
     """Its name has the node's, its uid is made of what it says and where, and it is ready (P-7)."""
-    name = each_node.write(pod("first"))
-    status = each_node.await_ready(name)
-    row = each_node.pods()[name]
+    name = node.write(pod("first"))
+    status = node.await_ready(name)
+    row = node.pods()[name]
     assert name == "first-testnode"
     assert (row.source, row.namespace) == ("file", "default")
     assert row.pod.metadata.annotations["kubernetes.io/config.hash"] == row.uid
     assert condition(status, "PodScheduled")[0] == "True"
 
 
-def test_an_edited_manifest(each_node):
+@pytest.mark.both_versions
+def test_an_edited_manifest(node):
     """Is another pod: the old one ends first, then the new one runs under its name (P-15)."""
-    notes = Notes(each_node, "edited")
-    name = each_node.write(pod("edited", teller("old", notes), volumes=notes.volumes, patient=True))
-    each_node.await_ready(name)
+    notes = Notes(node, "edited")
+    name = node.write(pod("edited", teller("old", notes), volumes=notes.volumes, patient=True))
+    node.await_ready(name)
     notes.await_line("old")
-    before = each_node.uid(name)
-    each_node.write(pod("edited", teller("new", notes), volumes=notes.volumes, patient=True))
-    wait_for("it is another", lambda: each_node.pods()[name].uid != before, SECONDS, PAUSE)
+    before = node.uid(name)
+    node.write(pod("edited", teller("new", notes), volumes=notes.volumes, patient=True))
+    wait_for("it is another", lambda: node.pods()[name].uid != before, SECONDS, PAUSE)
     notes.await_line("new")
-    each_node.await_ready(name)
+    node.await_ready(name)
     assert notes.lines() == ["old", "old-end", "new"]
-    assert [row.name for row in each_node.rows()] == [name]
+    assert [row.name for row in node.rows()] == [name]
 
 
-def test_an_edited_manifest_of_a_pod_that_has_ended(node24):
+def test_an_edited_manifest_of_a_pod_that_has_ended(node):
     """The new pod runs, although the old one never would again."""
-    name = node24.write(pod("over", sh("exit 0"), restartPolicy="Never"))
-    node24.await_phase(name, "Succeeded")
-    before = node24.uid(name)
-    node24.write(pod("over", sh("exit 1"), restartPolicy="Never"))
-    node24.await_phase(name, "Failed")
-    assert node24.uid(name) != before
+    name = node.write(pod("over", sh("exit 0"), restartPolicy="Never"))
+    node.await_phase(name, "Succeeded")
+    before = node.uid(name)
+    node.write(pod("over", sh("exit 1"), restartPolicy="Never"))
+    node.await_phase(name, "Failed")
+    assert node.uid(name) != before
 
 
-def test_a_removed_manifest(node24):
+def test_a_removed_manifest(node):
     """Ends the pod."""
-    name = node24.write(pod("removed"))
-    node24.await_ready(name)
-    pid = node24.pid_of(name)
-    node24.remove("removed")
-    node24.await_gone(name)
+    name = node.write(pod("removed"))
+    node.await_ready(name)
+    pid = node.pid_of(name)
+    node.remove("removed")
+    node.await_gone(name)
     assert not alive(pid)
 
 
-def test_a_manifest_that_comes_back(node24):
+def test_a_manifest_that_comes_back(node):
     """Removed and written again while the pod ends: it runs once more, after its end (P-39)."""
-    notes = Notes(node24, "returns")
+    notes = Notes(node, "returns")
     document = pod("returns", teller("life", notes), volumes=notes.volumes, patient=True)
-    name = node24.write(document)
-    node24.await_ready(name)
+    name = node.write(document)
+    node.await_ready(name)
     notes.await_line("life")
-    uid = node24.uid(name)
-    node24.remove("returns")
-    node24.await_event(name, "Killing")
-    node24.write(document)
+    uid = node.uid(name)
+    node.remove("returns")
+    node.await_event(name, "Killing")
+    node.write(document)
     notes.await_line("life", times=2)
-    node24.await_ready(name)
-    assert node24.uid(name) == uid
+    node.await_ready(name)
+    assert node.uid(name) == uid
     assert notes.lines() == ["life", "life-end", "life"]
 
 
-def test_a_manifest_that_breaks(node24):
+def test_a_manifest_that_breaks(node):
     """The pod runs on and the complaint has file and place; mended, all is as before."""
     document = pod("breaks")
-    name = node24.write(document)
-    node24.await_ready(name)
-    uid, pid = node24.uid(name), node24.pid_of(name)
-    path = node24.manifests / "breaks.yaml"
+    name = node.write(document)
+    node.await_ready(name)
+    uid, pid = node.uid(name), node.pid_of(name)
+    path = node.manifests / "breaks.yaml"
     path.write_text("apiVersion: v1\nkind: Pod\nmetadata: [\n")
-    await_problem(node24, "breaks.yaml")
-    assert node24.pods()[name].uid == uid
+    problem(node, "breaks.yaml")
+    assert node.pods()[name].uid == uid
     assert alive(pid)
-    node24.write(document)
-    wait_for("no complaint", lambda: not node24.sources().problems, SECONDS, PAUSE)
-    node24.await_settled()
-    assert node24.uid(name) == uid
-    assert node24.pid_of(name) == pid
-    assert is_ready(node24.status(name))
+    node.write(document)
+    wait_for("no complaint", lambda: not node.sources().problems, SECONDS, PAUSE)
+    node.await_settled()
+    assert node.uid(name) == uid
+    assert node.pid_of(name) == pid
+    assert is_ready(node.status(name))
 
 
-def test_a_bad_manifest_among_good_ones(node24):
+def test_a_bad_manifest_among_good_ones(node):
     """The good ones run; the complaint about the bad one has its file, field and value."""
-    node24.write(pod("bad", {"name": "Not A Name", "image": "x"}))
-    good = [node24.write(pod(f"good{i}")) for i in range(2)]
+    node.write(pod("bad", {"name": "Not A Name", "image": "x"}))
+    good = [node.write(pod(f"good{i}")) for i in range(2)]
     for name in good:
-        node24.await_ready(name)
-    text = await_problem(node24, "bad.yaml", "spec.containers[0].name")
+        node.await_ready(name)
+    text = problem(node, "bad.yaml", "spec.containers[0].name")
     assert "Not A Name" in text
-    assert "bad-testnode" not in node24.pods()
+    assert "bad-testnode" not in node.pods()
 
 
-def test_two_manifests_of_one_name(node24):
+def test_two_manifests_of_one_name(node):
     """One of them runs, and the other is complained of by its file; it follows when that goes."""
-    notes = Notes(node24, "twice")
+    notes = Notes(node, "twice")
     one = pod("twice", teller("one", notes), volumes=notes.volumes, patient=True)
     two = pod("twice", teller("two", notes), volumes=notes.volumes, patient=True)
-    name = node24.write(one, "a.yaml")
-    node24.await_ready(name)
-    node24.write(two, "b.yaml")
-    await_problem(node24, "b.yaml", "twice")
+    name = node.write(one, "a.yaml")
+    node.await_ready(name)
+    node.write(two, "b.yaml")
+    problem(node, "b.yaml", "twice")
     notes.await_line("one")
-    (node24.manifests / "a.yaml").unlink()
+    (node.manifests / "a.yaml").unlink()
     notes.await_line("two")
-    node24.await_ready(name)
+    node.await_ready(name)
     assert notes.lines() == ["one", "one-end", "two"]
 
 
-def test_a_field_that_nobody_knows(node24):
+def test_a_field_that_nobody_knows(node):
     """The pod runs; that the field has no effect is said."""
     document = pod("odd")
     document["spec"]["containerz"] = []
-    name = node24.write(document)
-    node24.await_ready(name)
-    await_problem(node24, "odd.yaml", "containerz")
+    name = node.write(document)
+    node.await_ready(name)
+    problem(node, "odd.yaml", "containerz")
 
 
-def test_a_file_that_is_half_written(node24):
+def test_a_file_that_is_half_written(node):
     """Nothing happens until its writer has closed it."""
-    notes = Notes(node24, "half")
+    notes = Notes(node, "half")
     text = json.dumps(pod("half", teller("whole", notes), volumes=notes.volumes, patient=True))
-    with (node24.manifests / "half.yaml").open("w") as file:
+    with (node.manifests / "half.yaml").open("w") as file:
         file.write(text[: len(text) // 2])
         file.flush()
-        name = node24.write(pod("other"))
-        node24.await_ready(name)  # the directory was looked at meanwhile
-        assert not any("half.yaml" in p and "writing" not in p for p in node24.sources().problems)
+        name = node.write(pod("other"))
+        node.await_ready(name)  # the directory was looked at meanwhile
+        assert not any("half.yaml" in p and "writing" not in p for p in node.sources().problems)
         file.write(text[len(text) // 2 :])
-    node24.await_ready("half-testnode")
+    node.await_ready("half-testnode")
     assert notes.lines() == ["whole"]
-    wait_for("no complaint", lambda: not node24.sources().problems, SECONDS, PAUSE)
+    wait_for("no complaint", lambda: not node.sources().problems, SECONDS, PAUSE)
 
 
-def test_files_that_are_no_manifests(node24):
+def test_files_that_are_no_manifests(node):
     """Hidden files and directories make no pods."""
-    (node24.manifests / ".hidden.yaml").write_text(json.dumps(pod("hidden")))
-    below = node24.manifests / "below"
+    (node.manifests / ".hidden.yaml").write_text(json.dumps(pod("hidden")))
+    below = node.manifests / "below"
     below.mkdir()
     try:
         (below / "deep.yaml").write_text(json.dumps(pod("deep")))
-        name = node24.write(pod("plain"))
-        node24.await_ready(name)
-        assert set(node24.pods()) == {name}
+        name = node.write(pod("plain"))
+        node.await_ready(name)
+        assert set(node.pods()) == {name}
     finally:
         (below / "deep.yaml").unlink()
         below.rmdir()
 
 
-def test_a_manifest_that_goes_while_the_kubelet_is_away(each_node):
+@pytest.mark.both_versions
+def test_a_manifest_that_goes_while_the_kubelet_is_away(node):
     """The pod runs on while nobody looks, and is ended at the next start."""
-    name = each_node.write(pod("orphan"))
-    stays = each_node.write(pod("stays"))
-    each_node.await_ready(name)
-    each_node.await_ready(stays)
-    pid, other = each_node.pid_of(name), each_node.pid_of(stays)
-    each_node.stop()
-    each_node.remove("orphan")
+    name = node.write(pod("orphan"))
+    stays = node.write(pod("stays"))
+    node.await_ready(name)
+    node.await_ready(stays)
+    pid, other = node.pid_of(name), node.pid_of(stays)
+    node.stop()
+    node.remove("orphan")
     assert alive(pid)
-    each_node.start()
+    node.start()
     wait_for("it is ended", lambda: not alive(pid), SECONDS, PAUSE)
-    each_node.await_gone(name)
-    each_node.await_ready(stays)
+    node.await_gone(name)
+    node.await_ready(stays)
     assert alive(other)
-    assert container_of(each_node.status(stays))["restartCount"] == 0
+    assert container_of(node.status(stays))["restartCount"] == 0
 
 
-def test_a_manifest_that_changes_while_the_kubelet_is_away(node24):
+def test_a_manifest_that_changes_while_the_kubelet_is_away(node):
     """The old pod is ended at the next start, and the new one runs."""
-    notes = Notes(node24, "swapped")
-    name = node24.write(pod("swapped", teller("old", notes), volumes=notes.volumes, patient=True))
-    node24.await_ready(name)
+    notes = Notes(node, "swapped")
+    name = node.write(pod("swapped", teller("old", notes), volumes=notes.volumes, patient=True))
+    node.await_ready(name)
     notes.await_line("old")
-    node24.stop()
-    node24.write(pod("swapped", teller("new", notes), volumes=notes.volumes, patient=True))
-    node24.start()
+    node.stop()
+    node.write(pod("swapped", teller("new", notes), volumes=notes.volumes, patient=True))
+    node.start()
     notes.await_line("new")
-    node24.await_ready(name)
+    node.await_ready(name)
     assert notes.lines() == ["old", "old-end", "new"]
 
 
-def test_a_single_file(nodes):
+def test_a_single_file(node):
     """`staticPodPath` may be a file: it is the one manifest, and may come later (P-5)."""
-    node = nodes.get("2.4")
     path = node.disk / "one.yaml"
     node.stop()
     node.write_config(staticPodPath=str(path))

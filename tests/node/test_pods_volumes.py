@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.pod_node import NODE_NAME, SECONDS, SLEEP, pod, sh, sleeper
-from tests.node.shared import run, waiting
+from tests.node.pod_node import NODE_NAME, SECONDS, SLEEP, sh, sleeper
+from tests.node.shared import pod, run, waiting
 from tests.processes.node import wait_for
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import shutil
 from typing import Final
@@ -177,7 +178,8 @@ def _remove_dirs(worker: Worker) -> str:
         except FileNotFoundError:
             continue
         except OSError as err:
-            return f"{path} cannot be removed: {err}"
+            if err.errno != errno.ENAMETOOLONG:  # nothing can be there under such a name
+                return f"{path} cannot be removed: {err}"
     return ""
 
 

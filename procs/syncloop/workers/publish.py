@@ -6,9 +6,10 @@ import json
 
 from kubelet.api import codec
 from kubelet.api.status import PodStatus
-from kubelet.pods.rows import FILE, HTTP, StatusRow, WorkerState
+from kubelet.pods.rows import FILE, HTTP, CallStep, StatusRow, WorkerState
 from kubelet.pods.runtime import ContainerRecord, PodRecord
 from procs.syncloop.configs.message import termination_message
+from procs.syncloop.runtime.kinds import find_or_none
 from procs.syncloop.site import Site
 from procs.syncloop.status.closing import publishable
 from procs.syncloop.status.compute import Context, compute
@@ -46,7 +47,7 @@ def _context(worker: Worker, before: PodStatus | None) -> Context:
         now_ns=kit.wall(),
         previous=before,
         reasons=_reasons(work.reasons),
-        unstarted=frozenset({*worker.unstarted, *recover.unhooked(work.calls).values()}),
+        unstarted=_unstarted(worker),
         ignored=recover.broken_off(work.calls),
         messages=lambda found: _message(worker, found, site),
         ending=row.ending,
@@ -60,6 +61,17 @@ def _context(worker: Worker, before: PodStatus | None) -> Context:
         and any(h.recursive_read_only_mounts for h in runtime.handlers),
         restarting_all=work.restarting,
     )
+
+
+def _unstarted(worker: Worker) -> frozenset[str]:
+    """Return the containers whose postStart hook is not known to be over (P-144)."""
+    found = set(worker.unstarted)
+    for name, call in worker.work.calls.items():
+        container = find_or_none(worker.pod, name)
+        hook = container.lifecycle.post_start if container and container.lifecycle else None
+        if hook is not None and call.step in (CallStep.START, CallStep.STARTED):
+            found.add(call.container_id)
+    return frozenset(found)
 
 
 def _reasons(entries: dict[str, str]) -> dict[str, tuple[str, str]]:

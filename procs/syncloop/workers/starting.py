@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from kubelet import logging as klog
-from kubelet.api.container import Container, EphemeralContainer
+from kubelet.api.container import Container
 from kubelet.api.pod import Pod
 from kubelet.cri import api_pb2 as pb
 from kubelet.cri.errors import Cancelled, CriError, TimedOut, Unavailable
@@ -29,6 +29,7 @@ from procs.syncloop.runtime import backoff
 from procs.syncloop.runtime.kinds import find
 from procs.syncloop.runtime.plan import Plan, Start, StartKind
 from procs.syncloop.workers.calls import finish
+from procs.syncloop.workers.instances import last_ended, target_of
 from procs.syncloop.workers.post_start import run_post_start
 from procs.syncloop.workers.retry import Result, RetryError, crash_wait
 from procs.syncloop.workers.worker import Worker
@@ -89,7 +90,7 @@ class Starter:
                 sandbox=built,
                 pod_ips=ips,
                 volumes={v.name: v for v in self._mounts.volumes},
-                target_id=self._target(start.name),
+                target_id=target_of(find(self._pod, start.name), self._containers()),
                 handler=self._handler(),
                 lookup=self._kit.lookup,
                 policy=self._kit.policy,
@@ -114,7 +115,7 @@ class Starter:
                 volumes=self._mounts.volumes,
                 policy=self._kit.policy,
             )
-        except ConfigError as err:
+        except (ConfigError, OSError) as err:
             raise self._sandbox_failed(str(err)) from None
         for reason, message in built.warnings:
             self._kit.emit(self._pod, WARNING, reason, message, "")
@@ -269,37 +270,37 @@ class Starter:
 
     def _remaining(self, start: Start) -> int:
         """Return for how long a container is still in back-off, in nanoseconds (P-90)."""
-        last = self._last_ended(start.name)
+        last = last_ended(self._containers(), start.name)
         if last is None:
             return 0
         entry = self._backoffs.get(backoff.crash_key(self._pod, find(self._pod, start.name)))
         return backoff.in_backoff(entry, last.finished_at_ns, self._kit.wall())
 
-    def _last_ended(self, name: str) -> ContainerRecord | None:
-        """Return the newest instance of a container that has ended; None: it never ran."""
-        ended = (c for c in self._containers() if c.name == name and c.finished_at_ns)
-        return next(ended, None)
-
     def _check_backoff(self, start: Start, container: Container) -> None:
-        ended = self._last_ended(start.name)
+        ended = last_ended(self._containers(), start.name)
         if ended is None or start.adopt:
             return
         key = backoff.crash_key(self._pod, container)
         now = self._kit.wall()
         left = self._remaining(start)
         if left <= 0:
-            limits = backoff.crash_limits(self._kit.process.config)
-            entry = self._backoffs.get(key)
-            self._backoffs[key] = backoff.crashed(
-                entry, ended.finished_at_ns, limits.max_ns, limits.base_ns, now
-            )
-            self._save_backoffs()
             return
         text = backoff.crash_message(self._pod, container, self._backoffs[key])
         self._kit.emit(self._pod, WARNING, "BackOff", text, start.name)
         self._book.reason(self._pod.uid, start.name, "CrashLoopBackOff", text)
         wait = crash_wait(start.name, ended, self._backoffs[key].delay_ns, now + left)
         raise RetryError(text, now + left, wait=wait)
+
+    def _raise_backoff(self, container: Container) -> None:
+        """Have the container's next end cost more; a start that is not made yet costs nothing."""
+        ended = last_ended(self._containers(), container.name)
+        if ended is None:
+            return
+        key, now = backoff.crash_key(self._pod, container), self._kit.wall()
+        limits, entry = backoff.crash_limits(self._kit.process.config), self._backoffs.get(key)
+        at, longest = ended.finished_at_ns, limits.max_ns
+        self._backoffs[key] = backoff.crashed(entry, at, longest, limits.base_ns, now)
+        self._save_backoffs()
 
     async def _create(
         self, start: Start, container: Container, image: Ensured, context: ContainerContext
@@ -315,6 +316,7 @@ class Starter:
             self._kit.emit(pod, WARNING, "Failed", f"Error: {err}", start.name)
             wait = Wait(f"container {start.name} to be created")
             raise RetryError(str(err), wait=wait) from None
+        self._raise_backoff(container)
         worker.step(f"creating container {start.name}")
         call = Call(CallStep.CREATE, attempt, image.ref, image=container.image)
         self._book.call(pod.uid, start.name, call)
@@ -383,16 +385,6 @@ class Starter:
             return
         book.call(pod.uid, start.name, Call(CallStep.STARTED, start.attempt, "", container_id))
         await run_post_start(self._worker, pod, container, container_id, context.pod_ips)
-
-    def _target(self, name: str) -> str:
-        """Return the container whose processes an ephemeral one is to see (P-74)."""
-        container = find(self._pod, name)
-        if not isinstance(container, EphemeralContainer) or not container.target_container_name:
-            return ""
-        for found in self._containers():
-            if found.name == container.target_container_name and found.state == "running":
-                return found.id
-        return ""
 
     def _call_failed(self, start: Start, reason: str, err: CriError) -> RetryError:
         if _RESERVED in err.message:

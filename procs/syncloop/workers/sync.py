@@ -143,7 +143,8 @@ def _make_room(worker: Worker, answer: Preempt) -> None:
 
 
 async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
-    await _run_hooks_again(worker, pod, record)
+    if await _run_hooks_again(worker, pod, record):
+        return 0.0  # a container counts as started now: its status is another
     planned = plan(pod, _observed(worker, record))
     if planned.restart_all != worker.work.restarting:
         worker.update_work(restarting=planned.restart_all)
@@ -167,7 +168,7 @@ async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
     await _cgroup(worker, pod)
     mounts = await _volumes(worker, pod)
     result = await Starter(worker, pod, record, mounts).run(planned)
-    return await _after(worker, result)
+    return await _after(worker, record, result)
 
 
 def _at_rest(worker: Worker) -> None:
@@ -177,7 +178,7 @@ def _at_rest(worker: Worker) -> None:
     worker.step("")
 
 
-async def _after(worker: Worker, result: Result) -> float:
+async def _after(worker: Worker, planned: PodRecord | None, result: Result) -> float:
     """Show what was reached, then rest or go on."""
     if result.acted:
         worker.record("looking")
@@ -186,10 +187,17 @@ async def _after(worker: Worker, result: Result) -> float:
         publish(worker, record)
     if not result.failures:
         return 0.0
-    publish(worker, (await worker.observe()).record)
+    record = (await worker.observe()).record
+    publish(worker, record)
     seconds = _delay(worker, result.failures)
+    if _containers(planned) == _containers(record):
+        worker.calm()  # the news was our own sandbox: nothing else is to be tried for it
     # What was started may have ended already, and this look was no news to anybody: once more.
     return 0.0 if result.started else seconds
+
+
+def _containers(record: PodRecord | None) -> frozenset[tuple[str, str]]:
+    return frozenset((c.id, c.state) for c in record.containers) if record else frozenset()
 
 
 def _delay(worker: Worker, failures: list[RetryError]) -> float:
@@ -230,12 +238,14 @@ def _observed(worker: Worker, record: PodRecord | None) -> Observed:
     )
 
 
-async def _run_hooks_again(worker: Worker, pod: Pod, record: PodRecord | None) -> None:
-    """Run the postStart hooks that a predecessor did not see the end of."""
+async def _run_hooks_again(worker: Worker, pod: Pod, record: PodRecord | None) -> bool:
+    """Run the postStart hooks that a predecessor did not see the end of; whether there were any."""
     ips = next((s.ips for s in record.sandboxes if s.ips), ()) if record else ()
-    for name, container_id in recover.unhooked(worker.work.calls).items():
+    unhooked = recover.unhooked(worker.work.calls)
+    for name, container_id in unhooked.items():
         container = find(pod, name)
         await run_post_start(worker, pod, container, container_id, ips)
+    return bool(unhooked)
 
 
 async def _stop_unwanted(worker: Worker, pod: Pod, record: PodRecord | None, planned: Plan) -> bool:

@@ -59,6 +59,7 @@ class Worker:
         self._observed: PodRecord | None = None  # as its stages last saw the pod
         self._raw: bytes | None = None  # the entry that this was
         self._woken = asyncio.Event()
+        self._called = False  # woken by more than the runtime's news
         self._stage: asyncio.Task[float] | None = None
         self._outdated = False
 
@@ -73,6 +74,11 @@ class Worker:
     def finished(self) -> bool:
         """Whether nothing is left to do for the pod."""
         return self.row.state is WorkerState.FINISHED
+
+    @property
+    def syncing(self) -> bool:
+        """Whether it is in the middle of a sync."""
+        return self._stage is not None and self.row.admitted and self.row.state is WorkerState.SYNC
 
     @property
     def work(self) -> WorkRow:
@@ -102,17 +108,25 @@ class Worker:
 
     def wake(self) -> None:
         """Have it look, now or after what it is doing."""
+        self._called = True
         self._woken.set()
 
-    def runtime_changed(self) -> None:
+    def calm(self) -> None:
+        """Forget that the runtime had news: they have been looked at."""
+        if not self._called:
+            self._woken.clear()
+
+    def runtime_changed(self) -> bool:
         """Take that the runtime's entry of the pod was written: wake if it says anything new.
 
         A look that this worker asked for itself is no news. Were it some, whatever fails would be
         tried again at once for ever.
         """
         raw = self.kit.cache.raw(self.uid)
-        if raw != self._raw and self.kit.cache.get(self.uid).record != self._observed:
-            self.wake()
+        if raw == self._raw or self.kit.cache.get(self.uid).record == self._observed:
+            return False
+        self._woken.set()
+        return True
 
     def _cancel(self) -> None:
         stage = self._stage
@@ -128,6 +142,7 @@ class Worker:
         if self.uid in self.kit.process.quarantined:
             await self._left_alone()
         while not self.finished:
+            self._called = False
             self._woken.clear()
             seconds = await self._run_stage(stage)
             if seconds > 0 and not self.finished:

@@ -116,7 +116,7 @@ def test_a_listing_that_fails_changes_nothing(process, runtime):
 
 def test_one_inspection_that_hangs_holds_up_no_other(process, runtime, monkeypatch):
     """The full look goes on without it, and it ends when it is answered."""
-    monkeypatch.setattr(relist, "PATIENCE", 0.05)
+    monkeypatch.setattr(relist, "PATIENCE", 0.5)
     runtime.pod("u")
     runtime.pod("v")
 

@@ -124,7 +124,7 @@ def test_a_host_path_must_not_step_back():
     [
         ({"secret": {"secretName": "s"}}, "secret volumes need an API server"),
         ({"configMap": {"name": "s"}}, "configMap volumes need an API server"),
-        ({"projected": {"sources": []}}, "projected volumes need an API server"),
+        ({"projected": {"sources": []}}, "projected volumes are not supported by this version yet"),
         ({"csi": {"driver": "d"}}, "csi volumes need an API server"),
         (
             {"persistentVolumeClaim": {"claimName": "c"}},

@@ -87,7 +87,7 @@ class Call:
         self.over = True
 
 
-def test_a_call_under_way_is_awaited_however_often_its_stage_is_cancelled():
+def test_a_call_under_way_is_awaited_however_often_its_stage_is_cancelled() -> None:
     """Deleted, then deleted with less grace: the next stage begins when the call has ended."""
 
     async def main() -> None:
@@ -115,7 +115,7 @@ def test_a_call_under_way_is_awaited_however_often_its_stage_is_cancelled():
     asyncio.run(main())
 
 
-def test_the_end_of_the_process_ends_a_worker_whose_stage_is_out_of_date():
+def test_the_end_of_the_process_ends_a_worker_whose_stage_is_out_of_date() -> None:
     """A stage that is being cancelled for an event does not swallow the end of its worker."""
 
     async def main() -> None:
@@ -134,7 +134,7 @@ def test_the_end_of_the_process_ends_a_worker_whose_stage_is_out_of_date():
     asyncio.run(main())
 
 
-def test_what_happens_during_a_stage_is_one_more_run_of_it():
+def test_what_happens_during_a_stage_is_one_more_run_of_it() -> None:
     """Events between the begin and the end of a stage are never slept over: they are one run."""
 
     async def main() -> None:
@@ -157,7 +157,7 @@ def test_what_happens_during_a_stage_is_one_more_run_of_it():
     asyncio.run(main())
 
 
-def test_a_stage_that_ends_its_pod_is_not_cancelled_by_that():
+def test_a_stage_that_ends_its_pod_is_not_cancelled_by_that() -> None:
     """What a stage delivers to its own worker does not break it off."""
 
     async def main() -> None:
@@ -180,7 +180,7 @@ def test_a_stage_that_ends_its_pod_is_not_cancelled_by_that():
     asyncio.run(main())
 
 
-def test_a_pod_in_quarantine_is_left_alone():
+def test_a_pod_in_quarantine_is_left_alone() -> None:
     """No stage runs for it, and its step says who can release it."""
 
     async def main() -> None:
@@ -200,7 +200,7 @@ def test_a_pod_in_quarantine_is_left_alone():
     asyncio.run(main())
 
 
-def test_an_answer_that_comes_after_the_cancellation_is_not_lost_noise():
+def test_an_answer_that_comes_after_the_cancellation_is_not_lost_noise() -> None:
     """A call that fails after its stage was cancelled ends quietly; the cancellation goes on."""
 
     async def main() -> None:
