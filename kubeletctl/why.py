@@ -254,7 +254,8 @@ def _waiting(facts: Facts) -> Iterator[str]:
     for wait in facts.work.waits:
         yield from wait_sentences(wait, facts.now_ns)
     if facts.work.step and not facts.work.waits:
-        yield f"its worker is at: {facts.work.step}, {moments.since(facts.work.since_ns, facts.now_ns)}"
+        since = moments.since(facts.work.since_ns, facts.now_ns)
+        yield f"its worker is at: {facts.work.step}, {since}"
     yield from _volumes(facts)
     if facts.pod.state is WorkerState.SYNC and not facts.pod.rejected:
         yield from _initializing(facts)

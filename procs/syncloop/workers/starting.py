@@ -39,6 +39,7 @@ log = klog.get_logger(__name__)
 SANDBOX: Final = ""  # the journal's name of the sandbox
 _FAILURE_SHOWN_NS: Final = 10**9  # of a pull, before its back-off is what the status says
 _UNCLEAR: Final = (Unavailable, TimedOut, Cancelled)  # the call may have been carried out
+_OUTAGE_NS: Final = 10**9  # before a try after one that found no runtime; a look comes first
 _RESERVED: Final = "is reserved for"  # a call of a dead predecessor is still being given up
 
 
@@ -162,12 +163,16 @@ class Starter:
     def _sandbox_error(self, err: CriError) -> RetryError:
         if _RESERVED in err.message:
             return RetryError(err.go_text, soon=True)
-        return self._sandbox_failed(err.go_text)
+        return self._sandbox_failed(err.go_text, self._when_back(err))
 
-    def _sandbox_failed(self, message: str) -> RetryError:
+    def _when_back(self, err: CriError) -> int:
+        """Return when to try again after an outage: as soon as the runtime can be looked at."""
+        return self._kit.wall() + _OUTAGE_NS if isinstance(err, Unavailable) else 0
+
+    def _sandbox_failed(self, message: str, until_ns: int = 0) -> RetryError:
         text = f"Failed to create pod sandbox: {message}"
         self._kit.emit(self._pod, WARNING, "FailedCreatePodSandBox", text, "")
-        return RetryError(message, wait=Wait("its sandbox to be created"))
+        return RetryError(message, until_ns, wait=Wait("its sandbox to be created"))
 
     async def _ips(self, sandbox_id: str) -> tuple[str, ...]:
         """Return the pod's addresses: what its containers' environment and hosts file name."""
@@ -393,7 +398,8 @@ class Starter:
         self._failed(start.name, reason, err.message)
         self._kit.emit(self._pod, WARNING, "Failed", f"Error: {err.message}", start.name)
         done = "created" if reason == "CreateContainerError" else "started"
-        return RetryError(str(err), wait=Wait(f"container {start.name} to be {done}"))
+        wait = Wait(f"container {start.name} to be {done}")
+        return RetryError(str(err), self._when_back(err), wait=wait)
 
     def _failed(self, name: str, reason: str, message: str) -> None:
         self._book.reason(self._pod.uid, name, reason, message)
