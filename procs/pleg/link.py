@@ -50,6 +50,7 @@ class Link:
         self._errors: dict[str, str] = {}  # what failed -> how
         self._met_ns = 0
         self._lost = False
+        self.told: Callable[[], None] = _nobody  # called when it has said how it is
 
     @property
     def trouble(self) -> str:
@@ -86,6 +87,7 @@ class Link:
             features=convert.features(status),
         )
         self.works("status")
+        self.told()
 
     async def _meet(self) -> bool:
         """Ask who it is and how it is set up."""
@@ -153,6 +155,10 @@ class Link:
         if self._lost and self.connected.is_set():
             self._lost = False
             self._process.spawn(self._meet_again(), name="meet the runtime again")
+
+
+def _nobody() -> None:
+    """Tell nobody."""
 
 
 def _systemd(process: Process) -> bool:

@@ -84,6 +84,7 @@ class Pleg:
         )
         self.events = Events(process, client, self.looks.hint, self.link.restarted)
         self.report = Report(client, self.link, self.relister, book)
+        self.link.told = self.report.tick  # pods wait for its first word: not until the next second
 
     def start(self, *, watch_exits: bool, follow_events: bool) -> None:
         """Begin to look, and to answer."""
