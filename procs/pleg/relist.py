@@ -72,7 +72,8 @@ class Relister:
         for uid in self._book.uids:
             if uid not in listing.pods:
                 self._book.remove(uid, began_ns)
-                self._failed.pop(uid, None)
+        # Also of pods that were never known: there is nothing to inspect any more.
+        self._failed = {uid: why for uid, why in self._failed.items() if uid in listing.pods}
         unseen = {uid for uid in self._unseen() if uid in listing.pods}
         if len(unseen) > MAX_UNSEEN:
             raise UnseenError(self.problem or f"{len(unseen)} pods are not inspected yet")

@@ -114,6 +114,21 @@ def test_a_listing_that_fails_changes_nothing(process, runtime):
     story(process, runtime, work)
 
 
+def test_a_failed_look_at_a_pod_that_is_not_there_is_forgotten(process, runtime):
+    """What the next full look does not list is no problem any more, known before or not."""
+
+    async def work(eye, book):
+        runtime.faults["ListContainers"] = Unavailable(Code.UNAVAILABLE, "no", "ListContainers")
+        with pytest.raises(CriError):
+            await eye.pod("gone", asked=False)
+        assert "gone" in eye.problem
+        del runtime.faults["ListContainers"]
+        await eye.full()
+        assert (book.unseen, eye.problem) == ((), "")
+
+    story(process, runtime, work)
+
+
 def test_one_inspection_that_hangs_holds_up_no_other(process, runtime, monkeypatch):
     """The full look goes on without it, and it ends when it is answered."""
     monkeypatch.setattr(relist, "PATIENCE", 0.5)
