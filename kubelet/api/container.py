@@ -209,3 +209,8 @@ class EphemeralContainer(Container):
     """``EphemeralContainer`` of core/v1."""
 
     target_container_name: str = ""
+
+
+def is_sidecar(container: Container) -> bool:
+    """Tell whether an init container runs on beside the regular ones (P-75)."""
+    return container.restart_policy == "Always"

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Final
 
 from kubelet import quantities
-from kubelet.api.container import Container, ResourceRequirements
+from kubelet.api.container import Container, ResourceRequirements, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.quantities import Quantity
 
@@ -42,11 +42,6 @@ def requests(resources: ResourceRequirements | None) -> Amounts:
 def limits(resources: ResourceRequirements | None) -> Amounts:
     """Return what may be used at most."""
     return amounts(resources.limits) if resources is not None else {}
-
-
-def is_sidecar(container: Container) -> bool:
-    """Whether an init container runs on beside the regular ones."""
-    return container.restart_policy == ALWAYS
 
 
 def every_container(pod: Pod) -> Iterator[Container]:

@@ -13,6 +13,7 @@ from kubelet.api.container import (
     ContainerRestartRule,
     ContainerRestartRuleOnExitCodes,
     EphemeralContainer,
+    is_sidecar,
 )
 from kubelet.api.pod import PodSpec
 from kubelet.api.validation import env
@@ -37,7 +38,6 @@ from kubelet.api.validation.texts import (
     required,
     too_many,
 )
-from kubelet.api.validation.totals import is_sidecar
 from kubelet.api.volumes import Volume
 
 PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.pod import PodSpec
 from kubelet.quantities import Quantity, parse
 
@@ -33,11 +33,6 @@ def requests(container: Container) -> Amounts:
 def limits(container: Container) -> Amounts:
     """Return what a container may use at most."""
     return readable(container.resources.limits) if container.resources else {}
-
-
-def is_sidecar(container: Container) -> bool:
-    """Tell whether an init container runs for the whole life of its pod."""
-    return container.restart_policy == "Always"
 
 
 def is_pod_level(name: str) -> bool:

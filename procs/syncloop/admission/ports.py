@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
+from kubelet.api.container import is_sidecar
 from kubelet.api.pod import Pod
-from kubelet.pods.resources import is_sidecar
 
 _ANY: Final = "0.0.0.0"  # noqa: S104 - what "every address" is called, nothing is bound
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods import cgroups, priority, qos, resources
@@ -60,7 +60,7 @@ def oom_score(pod: Pod, container: Container, capacity: int) -> int:
         return BEST_EFFORT_OOM
     more = _leftover(pod)
     score = _score(_memory(container) + more, capacity)
-    if resources.is_sidecar(container) and pod.spec.containers:
+    if is_sidecar(container) and pod.spec.containers:
         # A sidecar outlives what it serves: the regular containers go first.
         smallest = min(map(_memory, pod.spec.containers))
         score = min(score, _score(smallest + more, capacity))

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from kubelet.api.container import Container, ContainerPort
+from kubelet.api.container import Container, ContainerPort, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.api.security import PodSecurityContext
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods import cgroups
-from kubelet.pods.resources import is_sidecar
 from kubelet.pods.rows import VolumeRow
 from procs.syncloop.configs import linux, resolver, security_context
 from procs.syncloop.configs.dns import dns_config

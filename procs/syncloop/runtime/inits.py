@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.pods.runtime import ContainerState
 from procs.syncloop.runtime import restart
 from procs.syncloop.runtime.actions import Kill, Start
@@ -71,7 +71,7 @@ def _furthest(view: View) -> int:
 
 def _keep(view: View, container: Container) -> Judgement:
     """Judge one that is through: a sidecar is to run on, of another nothing is to run."""
-    if restart.is_sidecar(container):
+    if is_sidecar(container):
         return judge(view, container, init_terms(view, container))
     return _not_now(view, container)
 
@@ -82,14 +82,14 @@ def _not_now(view: View, container: Container) -> Judgement:
 
 
 def _failed(container: Container, judged: Judgement) -> bool:
-    if restart.is_sidecar(container) or judged.outcome is not Outcome.ENDED:
+    if is_sidecar(container) or judged.outcome is not Outcome.ENDED:
         return False
     return judged.last is not None and restart.init_failed(judged.last)
 
 
 def _is_through(view: View, container: Container, judged: Judgement) -> bool:
     """Tell whether the next may begin: this one ended well, or is a sidecar that has started."""
-    if not restart.is_sidecar(container):
+    if not is_sidecar(container):
         return judged.outcome is Outcome.ENDED
     if judged.outcome is not Outcome.KEEP or judged.last is None:
         return False

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.pods.runtime import ContainerRecord, ContainerState
 from procs.syncloop.runtime import restart
 from procs.syncloop.runtime.actions import Kill, KillReason, Start
@@ -57,7 +57,7 @@ def regular_terms(view: View, container: Container) -> Terms:
 
 def init_terms(view: View, container: Container) -> Terms:
     """Return the terms of an init container: a sidecar always is, another if it failed (P-76)."""
-    if restart.is_sidecar(container):
+    if is_sidecar(container):
         return Terms(StartKind.INIT, lambda _: True, killed=True, only_here=True)
     return Terms(
         StartKind.INIT,

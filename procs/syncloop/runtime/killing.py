@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.handlers import Probe
 from kubelet.api.pod import Pod
 from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord
-from procs.syncloop.runtime.restart import is_sidecar
 
 MIN_RUNTIME_GRACE: Final = 2  # T-19: seconds that StopContainer is given at least
 MIN_POD_GRACE: Final = 1  # T-19: seconds that a pod's worker gives at least

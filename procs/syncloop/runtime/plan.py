@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.pods.runtime import ContainerRecord, ContainerState
 from procs.syncloop.runtime import restart
@@ -129,7 +129,7 @@ def _triggered(view: View, container: Container, *, only_here: bool) -> bool:
         return False
     if last.state is not ContainerState.EXITED or not restart.restarts_all(container, last):
         return False
-    is_init = only_here and not restart.is_sidecar(container)
+    is_init = only_here and not is_sidecar(container)
     return not is_init or restart.init_failed(last)  # one that did its work is done
 
 

@@ -27,11 +27,6 @@ class Verdict(StrEnum):
 _ACTIONS: Final = {"Restart": Verdict.RESTART, "RestartAllContainers": Verdict.RESTART_ALL}
 
 
-def is_sidecar(container: Container) -> bool:
-    """Tell whether an init container is one that runs beside the others (P-75)."""
-    return container.restart_policy == ALWAYS
-
-
 def policy(pod: Pod, container: Container) -> str:
     """Return the restart policy of a container: its own, or else the pod's (P-80)."""
     if isinstance(container, EphemeralContainer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord, SandboxState
 from procs.syncloop.runtime import restart
@@ -61,7 +61,7 @@ def plan_new(view: View, why: str) -> Plan:
 
 def _undecided(view: View) -> bool:
     """Tell whether it takes the exit code of something that runs to know how it goes on."""
-    inits = [c for c in view.pod.spec.init_containers if not restart.is_sidecar(c)]
+    inits = [c for c in view.pod.spec.init_containers if not is_sidecar(c)]
     asked = [*inits, *(c for c in view.pod.spec.containers if restart.has_rules(c))]
     return any(
         restart.policy(view.pod, container) == restart.NEVER and found.state in LIVE
@@ -85,7 +85,7 @@ def _failed_init(view: View) -> str:
     """Return the init container that failed and is not started again; "": there is none."""
     for container in view.pod.spec.init_containers:
         last = _last_that_ran(view, container.name)
-        if last is None or restart.is_sidecar(container) or last.state is not ContainerState.EXITED:
+        if last is None or is_sidecar(container) or last.state is not ContainerState.EXITED:
             continue
         if restart.init_failed(last) and not restart.init_restarts(view.pod, container, last):
             return container.name

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kubelet import times
+from kubelet.api.container import is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.api.status import ContainerStatus, PodCondition, PodStatus
-from kubelet.pods.resources import every_container, is_sidecar
+from kubelet.pods.resources import every_container
 from kubelet.pods.runtime import PodRecord
 from procs.syncloop.runtime.sandboxes import why_new
 from procs.syncloop.status.context import Context

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from kubelet import times
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.api.status import (
     ContainerState,
@@ -23,7 +23,6 @@ from kubelet.api.status import (
     PodStatus,
 )
 from kubelet.pods import runtime
-from kubelet.pods.resources import is_sidecar
 from kubelet.pods.runtime import ContainerRecord, PodRecord, SandboxState
 from procs.syncloop.runtime.restart import init_restarts, should_restart
 from procs.syncloop.status import amounts, details, readiness

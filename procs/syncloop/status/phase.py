@@ -7,10 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from kubelet.api.container import Container
+from kubelet.api.container import Container, is_sidecar
 from kubelet.api.pod import Pod
 from kubelet.api.status import ContainerStateTerminated, ContainerStatus
-from kubelet.pods.resources import is_sidecar
 from kubelet.pods.runtime import ContainerRecord, ContainerState
 from procs.syncloop.runtime import restart
 from procs.syncloop.runtime.restart import Verdict

@@ -15,11 +15,10 @@ from typing import Final
 from kubelet import times
 from kubelet.api.pod import Pod
 from kubelet.pods.rows import Ending, PodRow, WorkerState, document_of
+from procs.syncloop.runtime import killing
+from procs.syncloop.runtime.killing import ORPHAN_GRACE
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
-ORPHAN_GRACE: Final = 1  # seconds (P-35)
-_GRACE_FLOOR: Final = 1  # seconds (P-37)
-_DEFAULT_GRACE: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +180,8 @@ def _end(row: PodRow, ending: Ending, grace: int | None, now_ns: int) -> Outcome
 def effective_grace(row: PodRow, override: int | None) -> int:
     """Return the grace of a pod in seconds (P-37)."""
     if row.document == b"":
-        return ORPHAN_GRACE if override is None else max(override, _GRACE_FLOOR)
-    pod = row.pod
-    known = [g for g in (override, pod.metadata.deletion_grace_period_seconds) if g is not None]
-    own = pod.spec.termination_grace_period_seconds
-    grace = min(known) if known else _DEFAULT_GRACE if own is None else own
-    return max(grace, _GRACE_FLOOR)
+        return ORPHAN_GRACE if override is None else max(override, killing.MIN_POD_GRACE)
+    return killing.effective_grace(row.pod, override)
 
 
 def _advance(row: PodRow, stopped: bool) -> Outcome:

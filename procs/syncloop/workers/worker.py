@@ -233,10 +233,6 @@ class Worker:
         """Note something for ``kubeletctl trace``."""
         self.kit.process.record(what, text, self.uid)
 
-    def update(self, **changes: object) -> None:
-        """Change fields of the row that are no state."""
-        self.book.put(replace(self.row, **changes))  # type: ignore[arg-type]
-
     def update_work(self, **changes: object) -> None:
         """Change fields of what it is at."""
         self.book.put_work(replace(self.work, **changes))  # type: ignore[arg-type]

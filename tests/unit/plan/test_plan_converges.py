@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kubelet.api.container import is_sidecar
 from procs.syncloop.gc.containers import select_extra
 from procs.syncloop.gc.policy import GcPolicy
 from procs.syncloop.runtime import restart
@@ -132,7 +133,7 @@ def test_what_runs_once_runs_once(data, wanted):
         world.settle(MOST)
     once = [c for c in wanted.spec.containers if restart.policy(wanted, c) == "Never"]
     if len(once) == len(wanted.spec.containers) and wanted.spec.restart_policy == "Never":
-        once += [c for c in wanted.spec.init_containers if not restart.is_sidecar(c)]
+        once += [c for c in wanted.spec.init_containers if not is_sidecar(c)]
     for container in (*once, *wanted.spec.ephemeral_containers):
         assert world.runs[container.name] <= 1 + world.changes[container.name], container.name
 

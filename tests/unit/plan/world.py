@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
+from kubelet.api.container import is_sidecar
 from procs.syncloop.runtime import restart
 from procs.syncloop.runtime.actions import KillReason
 from procs.syncloop.runtime.hashing import HASH_ANNOTATION, container_hash
@@ -156,7 +157,7 @@ class World:
         self._note_started(find(self.pod, start.name), found)
 
     def _note_started(self, container, found):
-        if container.startup_probe is None and restart.is_sidecar(container):
+        if container.startup_probe is None and is_sidecar(container):
             self.through.add((found.sandbox_id, container.name))
 
     def pass_startup(self, found):
