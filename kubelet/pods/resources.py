@@ -15,7 +15,6 @@ CPU: Final = "cpu"
 MEMORY: Final = "memory"
 STORAGE: Final = "ephemeral-storage"
 HUGEPAGES: Final = "hugepages-"
-ALWAYS: Final = "Always"
 
 Amounts = dict[str, Quantity]
 ZERO: Final = Quantity(0)
