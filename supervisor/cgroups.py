@@ -8,11 +8,18 @@ nothing is made, and the supervisor says so once.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
+import signal
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+# How often, and how many seconds apart, a group is removed that somebody is still in.
+_TRIES: Final = 50
+_PAUSE: Final = 0.01
 
 V1_CONTROLLERS: Final = ("memory", "cpu", "cpuacct", "pids")
 V2_CONTROLLERS: Final = ("memory", "cpu", "pids")
@@ -138,8 +145,7 @@ class Groups:
         """Give everything back. The supervisor goes up to its parent group first."""
         for hierarchy in self._usable:
             for kind in kinds:
-                with contextlib.suppress(OSError):
-                    os.rmdir(os.path.join(hierarchy.base, kind))
+                _remove(os.path.join(hierarchy.base, kind))
             with contextlib.suppress(OSError):
                 if hierarchy.version == 2:
                     _disable(hierarchy.base)
@@ -160,6 +166,29 @@ def discover(run_dir: str) -> Groups:
     with open("/proc/self/mountinfo", encoding="utf-8") as mounts_file:
         mounts = parse_mounts(mounts_file.read())
     return Groups(plan(own, mounts, run_dir))
+
+
+def _remove(path: str) -> None:
+    """Remove the group of a process that is dead; what it had started and left dies now."""
+    for _ in range(_TRIES):
+        try:
+            os.rmdir(path)
+        except OSError as err:
+            if err.errno != errno.EBUSY:
+                return
+        else:
+            return
+        _kill(path)
+        time.sleep(_PAUSE)
+
+
+def _kill(path: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        with open(os.path.join(path, "cgroup.procs"), encoding="ascii") as file:
+            left = [int(line) for line in file]
+        for pid in left:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _limit(hierarchy: Hierarchy, path: str, memory_limit: int) -> None:

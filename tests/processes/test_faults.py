@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.processes.frames import POD, VICTIM
-from tests.processes.node import Node, alive, wait_for
+from tests.processes.node import Node, alive, cgroups_of, wait_for
 
 ODD = (sys.executable, "-m", "tests.processes.odd_kubelet")
 
@@ -113,6 +115,23 @@ def test_a_second_signal_does_not_wait_for_the_deaf(odd) -> None:
     node.signal(signal.SIGINT)
     assert node.wait(5) == 1
     wait_for("no child is left", lambda: not any(map(alive, pids.values())), 2)
+
+
+def test_what_a_process_started_and_left_ends_with_the_tree(make_node) -> None:
+    """A helper that outlived its process keeps no group of the tree from being removed."""
+    node = make_node().start()
+    groups = cgroups_of(node.run_dir)
+    if not groups:
+        pytest.skip("no cgroup is writable here")
+    left = subprocess.Popen(["sleep", "1000"])
+    try:
+        for group in groups:
+            (Path(group) / "node" / "cgroup.procs").write_text(str(left.pid))
+        node.stop()
+        assert left.wait(5) == -signal.SIGKILL
+    finally:
+        left.kill()
+        left.wait()
 
 
 def test_a_deaf_process_is_killed_when_its_time_is_up(odd) -> None:
