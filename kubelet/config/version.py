@@ -7,9 +7,9 @@ import sys
 from typing import Final
 
 import kubelet
+from kubelet.machine.architecture import architecture
 
 VERSION: Final = "v1.37.0"
-_MACHINES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
 
 def version_text(kind: str = "true") -> str:
@@ -17,14 +17,13 @@ def version_text(kind: str = "true") -> str:
     if kind != "raw":
         return f"Kubernetes {VERSION}"
     major, minor, _ = VERSION.removeprefix("v").split(".")
-    system = os.uname()
     python = ".".join(map(str, sys.version_info[:3]))
     details = {
         "Major": major,
         "Minor": minor,
         "GitVersion": VERSION,
         "Compiler": f"{sys.implementation.name} {python}",
-        "Platform": f"{system.sysname.lower()}/{_MACHINES.get(system.machine, system.machine)}",
+        "Platform": f"{os.uname().sysname.lower()}/{architecture()}",
         "Distribution": f"kubelet {kubelet.__version__}",
     }
     return "version.Info{" + ", ".join(f'{k}:"{v}"' for k, v in details.items()) + "}"

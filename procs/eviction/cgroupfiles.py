@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from kubelet.channels.messages import EnsurePodCgroup
+from kubelet.machine.capacity import Capacity
 from kubelet.pods.cgroups import KUBEPODS, MAX_SHARES, MIN_SHARES, cpu_shares, cpu_weight, shares_of
-from procs.eviction.capacity import Capacity
 
 NO_LIMIT: Final = 0
 _MAX: Final = "max"

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import os
 
+from kubelet.machine import capacity
 from kubelet.process import Process
-from procs.eviction import capacity, cgrouptree
+from procs.eviction import cgrouptree
 from procs.eviction.podcgroups import PodCgroups
 
 

@@ -23,10 +23,10 @@ from kubelet.channels.messages import (
     RemovePodCgroup,
 )
 from kubelet.channels.server import Caller
+from kubelet.machine.capacity import Capacity
 from kubelet.pods.cgroups import MIN_SHARES
 from kubelet.process import Process
 from procs.eviction import cgroupfiles
-from procs.eviction.capacity import Capacity
 from procs.eviction.cgroupfiles import Limits, Role
 from procs.eviction.cgrouptree import CgroupError, Tree
 

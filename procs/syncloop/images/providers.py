@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from kubelet import durations
+from kubelet import durations, programs
 from kubelet import logging as klog
-from procs.syncloop.images import programs, provider_api
+from procs.syncloop.images import provider_api
 from procs.syncloop.images.keyring import DockerConfig, matches
 from procs.syncloop.images.limiter import Flights
 from procs.syncloop.images.provider_api import Answer, CacheKey, ProviderError

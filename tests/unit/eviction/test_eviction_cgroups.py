@@ -12,8 +12,8 @@ import pytest
 
 from kubelet.channels.errors import ErrorKind, HandlerError
 from kubelet.channels.messages import EnsurePodCgroup, RemovePodCgroup
+from kubelet.machine.capacity import Capacity
 from procs.eviction import cgrouptree
-from procs.eviction.capacity import Capacity
 from procs.eviction.cgrouptree import CgroupError, Hierarchies, Tree
 from procs.eviction.podcgroups import PodCgroups
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kubelet.channels.messages import EnsurePodCgroup
-from procs.eviction import capacity
-from procs.eviction.capacity import Capacity
+from kubelet.machine import capacity
+from kubelet.machine.capacity import Capacity
 from procs.eviction.cgroupfiles import (
     Limits,
     Role,
@@ -169,23 +169,6 @@ def test_hierarchies_are_found_in_the_kernels_list():
     assert parse("").roots == ()
 
 
-def test_the_node_is_measured(tmp_path):
-    """What the kernel's files say; what is not there is nothing."""
-    (tmp_path / "proc/sys/kernel").mkdir(parents=True)
-    (tmp_path / "proc/meminfo").write_text("MemTotal:  1024 kB\nMemFree: 1 kB\n")
-    (tmp_path / "proc/sys/kernel/pid_max").write_text("5000\n")
-    (tmp_path / "proc/sys/kernel/threads-max").write_text("4000\n")
-    pages = tmp_path / "sys/kernel/mm/hugepages/hugepages-2048kB"
-    pages.mkdir(parents=True)
-    (pages / "nr_hugepages").write_text("3\n")
-    found = capacity.read(str(tmp_path / "none"), str(tmp_path))
-    assert (found.memory, found.pids) == (1 << 20, 4000)
-    assert found.hugepages == {"2MB": 6 << 20}
-    assert found.cpu_milli >= 1000
-    assert found.storage > 0
-    assert capacity.read("/", str(tmp_path / "none")).memory == 0
-
-
 class Config:
     """A configuration of a few values."""
 
@@ -196,13 +179,14 @@ class Config:
             "systemReserved": {},
             "reservedSystemCPUs": "",
             "evictionHard": {},
+            "--experimental-allocatable-ignore-eviction": False,
             **values,
         }
 
     def get(self, name):
         return self._values[name]
 
-    str = get
+    str = bool = get
 
 
 WHOLE = Capacity(4000, 1000, 10_000, 500)

@@ -12,7 +12,7 @@ from procs.volumes import main as volumes
 def process(tmp_path, *flags):
     """A process with a configuration and nothing else."""
     loaded = config.load([f"--root-dir={tmp_path}/kubelet", *flags])
-    return SimpleNamespace(config=loaded.config)
+    return SimpleNamespace(config=loaded.config, tables=None)  # no table is read before a start
 
 
 def test_volumes_know_what_the_node_offers(tmp_path):

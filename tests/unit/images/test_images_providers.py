@@ -8,8 +8,8 @@ import os
 
 import pytest
 
+from kubelet.programs import MAX_OUTPUT
 from procs.syncloop.images.keyring import Auth
-from procs.syncloop.images.programs import MAX_OUTPUT
 from procs.syncloop.images.provider_api import ProviderError
 from procs.syncloop.images.provider_config import EnvVar, ProviderSpec, TokenAttributes
 from procs.syncloop.images.providers import PURGE_NS, Provider
