@@ -9,8 +9,8 @@ from kubelet import quantities
 from kubelet.api.container import Container, ResourceFieldSelector
 from kubelet.api.pod import Pod
 from kubelet.api.volumes import DownwardAPIVolumeFile
+from kubelet.machine.capacity import Capacity
 from kubelet.quantities import Quantity
-from procs.eviction.capacity import Capacity
 from procs.volumes.errors import VolumeError
 from procs.volumes.wants import File
 

@@ -8,28 +8,31 @@ from typing import Final
 
 from kubelet.api.codec import camel
 from kubelet.api.pod import Pod
-from kubelet.api.volumes import DownwardAPIVolumeSource, EmptyDirVolumeSource, Volume
-from procs.eviction.capacity import Capacity
-from procs.volumes import layout, sizes
+from kubelet.api.volumes import DownwardAPIVolumeFile, EmptyDirVolumeSource, Volume
+from kubelet.machine.capacity import Capacity
+from procs.volumes import atomic, layout, sizes, sources
 from procs.volumes.downward import file_of
-from procs.volumes.errors import VolumeError
-from procs.volumes.wants import EmptyDirWant, FilesWant, HostPathWant, Refused, Want
+from procs.volumes.errors import VolumeError, WaitingError
+from procs.volumes.sources import NO_API_SERVER, Context, Lookup
+from procs.volumes.wants import EmptyDirWant, File, FilesWant, HostPathWant, Lacking, Refused, Want
 
 TMPFS: Final = "tmpfs"
 HUGETLBFS: Final = "hugetlbfs"
 NOSWAP: Final = "noswap"
 _MEMORY: Final = "Memory"
-_READ_BY_GROUP: Final = 0o440
 
 # The directory names of plugins that are not spelled like their field.
 _PLUGINS: Final = {
-    "configMap": "kubernetes.io/configmap",
+    "emptyDir": layout.EMPTY_DIR,
+    "hostPath": layout.HOST_PATH,
+    "downwardAPI": layout.DOWNWARD_API,
+    "configMap": layout.CONFIG_MAP,
     "persistentVolumeClaim": "kubernetes.io/persistent-claim",
 }
 # No kubelet mounts these any more, whatever the API server says (L-1).
 _GONE: Final = frozenset({"gitRepo"})
 # These would do without an API server.
-_NOT_YET: Final = frozenset({"image", "iscsi", "nfs", "projected"})
+_NOT_YET: Final = frozenset({"image", "iscsi", "nfs"})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,28 +42,34 @@ class Settings:
     allocatable: Capacity
     noswap: bool = False  # the kernel knows the option for tmpfs
     modes: bool = False  # emptyDir.mode is honoured (gate EmptyDirVolumeMode)
+    api_server: bool = False  # there is one
 
 
-def wants(pod: Pod, settings: Settings) -> tuple[Want, ...]:
+def wants(pod: Pod, settings: Settings, lookup: Lookup = NO_API_SERVER) -> tuple[Want, ...]:
     """Return what a pod wants mounted, in the order of its volumes."""
-    return tuple(_want(volume, pod, settings) for volume in pod.spec.volumes)
+
+    def downward(item: DownwardAPIVolumeFile, default_mode: int | None) -> File:
+        return file_of(item, pod, settings.allocatable, default_mode)
+
+    context = Context(pod, lookup, downward)
+    return tuple(_want(volume, context, settings) for volume in pod.spec.volumes)
 
 
-def _want(volume: Volume, pod: Pod, settings: Settings) -> Want:
+def _want(volume: Volume, context: Context, settings: Settings) -> Want:
     field = source_of(volume)
     plugin = plugin_name(field)
     if not layout.is_name(volume.name):
         return Refused(volume.name, plugin, f'volume "{volume.name}": this is no name of a volume')
     try:
         if volume.empty_dir is not None:
-            return _empty_dir(volume.name, volume.empty_dir, pod, settings)
+            return _empty_dir(volume.name, volume.empty_dir, context.pod, settings)
         if volume.host_path is not None:
             return _host_path(volume)
-        if volume.downward_api is not None:
-            return _downward(volume.name, volume.downward_api, pod, settings)
+        if plugin in layout.WRITTEN:
+            return _written(volume, plugin, context, settings)
     except (VolumeError, ValueError) as err:  # ValueError: a quantity that is none
         return Refused(volume.name, plugin, f'volume "{volume.name}": {err}')
-    return Refused(volume.name, plugin, f'volume "{volume.name}": {_unsupported(field)}')
+    return Refused(volume.name, plugin, f'volume "{volume.name}": {_unsupported(field, settings)}')
 
 
 def source_of(volume: Volume) -> str:
@@ -73,21 +82,15 @@ def source_of(volume: Volume) -> str:
 
 def plugin_name(field: str) -> str:
     """Return the plugin for a volume's field: ``kubernetes.io/empty-dir`` for ``emptyDir``."""
-    known = {
-        "emptyDir": layout.EMPTY_DIR,
-        "hostPath": layout.HOST_PATH,
-        "downwardAPI": layout.DOWNWARD_API,
-        **_PLUGINS,
-    }
-    return known.get(field, f"kubernetes.io/{field.lower()}" if field else "")
+    return _PLUGINS.get(field, f"kubernetes.io/{field.lower()}" if field else "")
 
 
-def _unsupported(field: str) -> str:
+def _unsupported(field: str, settings: Settings) -> str:
     if not field:
         return "no kind of volume is given"
     if field in _GONE:
         return f"{field} volumes are no longer supported"
-    if field in _NOT_YET:
+    if settings.api_server or field in _NOT_YET:
         return f"{field} volumes are not supported by this version yet"
     return f"{field} volumes need an API server"
 
@@ -133,25 +136,49 @@ def _host_path(volume: Volume) -> HostPathWant:
         raise VolumeError(f"invalid HostPath `{path}`: must not contain '..'")
     if not path:
         raise VolumeError("hostPath.path is empty")
+    if not layout.is_path(path):
+        raise VolumeError(f"invalid HostPath {path!r}: this is no path")
     return HostPathWant(volume.name, path, volume.host_path.type)
 
 
-def _downward(
-    name: str, source: DownwardAPIVolumeSource, pod: Pod, settings: Settings
-) -> FilesWant:
+def _written(
+    volume: Volume, plugin: str, context: Context, settings: Settings
+) -> FilesWant | Lacking:
+    """Return a volume of files: in memory, but for what is no secret by its kind (L-20)."""
+    pod = context.pod
+    on_disk = plugin == layout.CONFIG_MAP
     group = _fs_group(pod)
     base = EmptyDirWant(
-        name,
-        plugin=layout.DOWNWARD_API,
-        fs_type=TMPFS,
-        options=_tmpfs_options(pod, "", settings),
+        volume.name,
+        plugin=plugin,
+        fs_type="" if on_disk else TMPFS,
+        options=() if on_disk else _tmpfs_options(pod, "", settings),
         fs_group=group,
         wrapped=True,
     )
-    files = [file_of(item, pod, settings.allocatable, source.default_mode) for item in source.items]
+    nested = nested_mounts(pod, volume.name)
+    if volume.downward_api is not None:  # all that it needs is in the pod
+        source = volume.downward_api
+        found = tuple(context.downward(item, source.default_mode) for item in source.items)
+        atomic.check(found)
+    else:
+        try:
+            found = _looked_up(volume, context)
+            atomic.check(found)
+        except VolumeError as err:
+            return Lacking(base, str(err), waiting=isinstance(err, WaitingError))
     if group is not None:  # L-22: what the group owns, the group can read
-        files = [dataclasses.replace(f, mode=f.mode | _READ_BY_GROUP) for f in files]
-    return FilesWant(base, tuple(files), nested_mounts(pod, name))
+        found = sources.readable_by_group(found)
+    return FilesWant(base, found, nested)
+
+
+def _looked_up(volume: Volume, context: Context) -> tuple[File, ...]:
+    if volume.secret is not None:
+        return sources.secret(volume.secret, context)
+    if volume.config_map is not None:
+        return sources.config_map(volume.config_map, context)
+    assert volume.projected is not None
+    return sources.projected(volume.projected, context)
 
 
 def nested_mounts(pod: Pod, name: str) -> tuple[str, ...]:
@@ -166,6 +193,8 @@ def nested_mounts(pod: Pod, name: str) -> tuple[str, ...]:
             if mount.name == name:
                 found.update(p[len(own) + 1 :] for p in paths if p.startswith(own + "/"))
     for path in found:
+        if not layout.is_path(path):
+            raise VolumeError(f"a mount on {path!r} inside the volume: this is no path")
         if path.startswith(".."):
             raise VolumeError(f"a mount on {path!r} inside the volume: must not begin with '..'")
     return tuple(sorted(found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -9,23 +10,28 @@ from typing import Final
 EMPTY_DIR: Final = "kubernetes.io/empty-dir"
 HOST_PATH: Final = "kubernetes.io/host-path"
 DOWNWARD_API: Final = "kubernetes.io/downward-api"
+CONFIG_MAP: Final = "kubernetes.io/configmap"
+SECRET: Final = "kubernetes.io/secret"  # noqa: S105 - a plugin
+PROJECTED: Final = "kubernetes.io/projected"
+
+# Volumes whose files the kubelet writes, and nobody else: containers only read them.
+WRITTEN: Final = frozenset({DOWNWARD_API, CONFIG_MAP, SECRET, PROJECTED})
 
 # Directories of a pod that are removed with everything in them: nothing there outlives the pod.
-EPHEMERAL: Final = frozenset(
-    {
-        EMPTY_DIR,
-        DOWNWARD_API,
-        "kubernetes.io/configmap",
-        "kubernetes.io/secret",
-        "kubernetes.io/projected",
-    }
-)
+EPHEMERAL: Final = WRITTEN | {EMPTY_DIR}
 
 _UID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
-_KINDS: Final = {EMPTY_DIR: "emptyDir", HOST_PATH: "hostPath", DOWNWARD_API: "downwardAPI"}
+_KINDS: Final = {
+    EMPTY_DIR: "emptyDir",
+    HOST_PATH: "hostPath",
+    DOWNWARD_API: "downwardAPI",
+    CONFIG_MAP: "configMap",
+    SECRET: "secret",
+    PROJECTED: "projected",
+}
 
 
 def kind_of(plugin: str) -> str:
@@ -41,6 +47,14 @@ def is_uid(text: str) -> bool:
 def is_name(text: str) -> bool:
     """Tell whether a volume's name may become a directory's name."""
     return _NAME.fullmatch(text) is not None
+
+
+def is_path(text: str) -> bool:
+    """Tell whether the kernel takes a text as a path: whatever it is, it has bytes and no NUL."""
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def escaped(plugin: str) -> str:

@@ -14,23 +14,32 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from kubelet import logging as klog
 from kubelet.api.codec import DecodeError
 from kubelet.channels.wire import ANY_KEY, Hint
-from kubelet.pods.rows import MOUNTS, PODS, MountsRow, PodRow, VolumeState
+from kubelet.cluster.rows import OBJECTS
+from kubelet.pods.rows import API, MOUNTS, PODS, MountsRow, PodRow, VolumeState
 from kubelet.pods.wire import BadRecordError
 from kubelet.process import Process
-from procs.volumes import kinds, progress, setup, teardown
+from procs.volumes import kinds, progress, setup, sources, teardown
 from procs.volumes.errors import VolumeError
+from procs.volumes.known import Known, UnknownError, glance, read
 from procs.volumes.layout import Layout, is_uid, kind_of
+from procs.volumes.objects import Objects
 from procs.volumes.progress import Decision, Failure, Moment, Telling
 from procs.volumes.setup import Tried
-from procs.volumes.wants import FilesWant, HostPathWant, Refused, Want, may_block, plugin_of
-from shm.codec import DecodeError as BadPayloadError
-from shm.codec import EncodeError, unpack
+from procs.volumes.wants import (
+    FilesWant,
+    HostPathWant,
+    Lacking,
+    Refused,
+    Want,
+    may_block,
+    plugin_of,
+)
+from shm.codec import EncodeError
 from shm.errors import TableFull
 
 log = klog.get_logger(__name__)
@@ -44,28 +53,6 @@ _QUARANTINED: Final = (
 )
 
 T = TypeVar("T")
-
-
-_Seen = tuple[object, ...]  # what matters of a row; empty where there is none
-
-
-class _UnknownError(Exception):
-    """A pod's row cannot be read now: nothing is to be concluded from that."""
-
-
-@dataclass(slots=True)
-class _Pod:
-    """What this process knows of a pod."""
-
-    uid: str
-    row: MountsRow | None = None  # as it is in our table
-    seen: _Seen = ()  # of the row in table pods that was looked at last
-    document: tuple[int, int] | None = None  # version and hash of what is mounted
-    failures: dict[str, Failure] = field(default_factory=dict)  # by volume
-    deleted: bool = False  # the row's writer said that it is gone
-    dirty: bool = False
-    task: asyncio.Task[None] | None = None
-    timer: asyncio.TimerHandle | None = None
 
 
 class Volumes:
@@ -82,7 +69,8 @@ class Volumes:
         self._layout = layout
         self._settings = settings
         self._now = now
-        self._pods: dict[str, _Pod] = {}
+        self._objects = Objects(process.tables)
+        self._pods: dict[str, Known] = {}
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="volumes")
         self._odd = klog.every(60)
 
@@ -92,13 +80,13 @@ class Volumes:
         """Take over what the tables hold, and look at every pod."""
         for uid, value in self._process.tables.items(MOUNTS):
             try:
-                self._pods[uid] = _Pod(uid, MountsRow.from_wire(value))
+                self._pods[uid] = Known(uid, MountsRow.from_wire(value))
             except BadRecordError as err:
                 self._say_odd("Entry of table mounts is not right", uid, err)
-                self._pods[uid] = _Pod(uid, MountsRow(uid))
+                self._pods[uid] = Known(uid, MountsRow(uid))
         self._process.on_hint(self._hinted)
         for pod in list(self._pods.values()):
-            pod.seen = self._glance(pod.uid)
+            pod.seen = glance(self._process.tables, pod.uid)
             self._poke(pod)
         self._look_at_all()
 
@@ -110,12 +98,21 @@ class Volumes:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _hinted(self, hint: Hint) -> None:
-        if hint.table != PODS:
-            return
-        if hint.key == ANY_KEY:
+        if hint.table == OBJECTS:
+            self._objects_changed(hint.key)
+        elif hint.table == PODS and hint.key == ANY_KEY:
             self._look_at_all()
-        else:
+        elif hint.table == PODS:
             self._look_at(hint.key, named=True)
+
+    def _objects_changed(self, key: str) -> None:
+        """Have work done for the pods to which an object matters that is another than it was."""
+        objects = self._objects
+        for uid in objects.all_concerned() if key == ANY_KEY else objects.concerned(key):
+            pod = self._pods.get(uid)
+            if pod is not None:
+                pod.stale = True
+                self._poke(pod)
 
     def _look_at_all(self) -> None:
         for uid in {*self._process.tables.keys(PODS), *self._pods}:
@@ -123,7 +120,7 @@ class Volumes:
 
     def _look_at(self, uid: str, *, named: bool) -> None:
         """Have work done for a pod if its row is another than it was."""
-        seen = self._glance(uid)
+        seen = glance(self._process.tables, uid)
         pod = self._pods.get(uid)
         if pod is None:
             if not seen:
@@ -131,32 +128,19 @@ class Volumes:
             if not is_uid(uid):
                 self._say_odd("A pod's uid cannot be the name of a directory", uid, "left alone")
                 return
-            pod = self._pods[uid] = _Pod(uid)
+            pod = self._pods[uid] = Known(uid)
         gone = not seen and named and PODS not in self._process.tables.unavailable
         if seen == pod.seen and not (gone and not pod.deleted):
             return
         pod.seen, pod.deleted = seen, gone
         self._poke(pod)
 
-    def _glance(self, uid: str) -> _Seen:
-        """Return what matters of a pod's row: most of its changes do not concern volumes."""
-        entry = self._process.tables.get(PODS, uid)
-        if entry is None:
-            return ()
-        try:
-            value = unpack(entry.payload)
-        except BadPayloadError:
-            return (entry.generation,)
-        if not isinstance(value, dict) or not isinstance(value.get("document", b""), bytes):
-            return (entry.generation,)
-        return value.get("state"), value.get("version"), hash(value.get("document", b""))
-
-    def _poke(self, pod: _Pod) -> None:
+    def _poke(self, pod: Known) -> None:
         pod.dirty = True
         if pod.task is None:
             pod.task = self._process.spawn(self._work(pod), name=f"volumes of {pod.uid}")
 
-    async def _work(self, pod: _Pod) -> None:
+    async def _work(self, pod: Known) -> None:
         try:
             while pod.dirty:
                 pod.dirty = False
@@ -164,14 +148,15 @@ class Volumes:
         finally:
             pod.task = None
         if pod.row is None and pod.timer is None and not pod.seen:
+            self._objects.forget(pod.uid)
             self._pods.pop(pod.uid, None)
 
     # One look at a pod.
 
-    async def _step(self, pod: _Pod) -> None:
+    async def _step(self, pod: Known) -> None:
         try:
-            row = self._read(pod.uid)
-        except _UnknownError as err:
+            row = read(self._process.tables, pod.uid)
+        except UnknownError as err:
             self._say_odd("The row of a pod cannot be read", pod.uid, err)
             return
         if pod.timer is not None:
@@ -187,18 +172,7 @@ class Volumes:
             assert row is not None
             await self._mount(pod, row)
 
-    def _read(self, uid: str) -> PodRow | None:
-        entry = self._process.tables.get(PODS, uid)
-        if entry is None:
-            if PODS in self._process.tables.unavailable:
-                raise _UnknownError("table pods cannot be read")
-            return None
-        try:
-            return PodRow.from_wire(unpack(entry.payload))
-        except (BadRecordError, BadPayloadError) as err:
-            raise _UnknownError(str(err)) from None
-
-    def _leave(self, pod: _Pod) -> None:
+    def _leave(self, pod: Known) -> None:
         """Keep the volumes of a pod whose row is not there, for all we know."""
         if pod.row is None:
             return
@@ -212,15 +186,16 @@ class Volumes:
 
     # Mounting.
 
-    async def _mount(self, pod: _Pod, row: PodRow) -> None:
+    async def _mount(self, pod: Known, row: PodRow) -> None:
         document = (row.version, hash(row.document))
         if not row.document and pod.row is not None:
             return  # of an orphan nothing is known but that it ends: what is there stays
         fresh = document != pod.document
-        if not fresh and not pod.failures:
+        if not fresh and not pod.failures and not pod.stale:
             return
+        pod.stale = False
         try:
-            wants = kinds.wants(row.pod, self._settings)
+            wants = kinds.wants(row.pod, self._settings, self._lookup(row))
         except (DecodeError, ValueError) as err:
             self._say_odd("The document of a pod cannot be read", pod.uid, err)
             return
@@ -232,12 +207,19 @@ class Volumes:
         with self._process.doing("mounting volumes", pod=pod.uid):
             for tried in await self._try(pod, row, wants, due, paths):
                 self._note(pod, tried, paths)
-        pod.failures = {w.name: pod.failures[w.name] for w in wants if w.name in pod.failures}
+        names = {want.name for want in wants}
+        pod.failures = {name: pod.failures[name] for name in names & pod.failures.keys()}
+        pod.tried = {name: pod.tried[name] for name in names & pod.tried.keys()}
         pod.document = document
         self._put(pod, self._row(pod, row, wants, paths))
         self._set_timer(pod)
 
-    def _mounted(self, pod: _Pod, wants: tuple[Want, ...]) -> dict[str, str]:
+    def _lookup(self, row: PodRow) -> sources.Lookup:
+        if not self._settings.api_server:
+            return sources.NO_API_SERVER
+        return self._objects.lookup(row.uid) if row.source == API else sources.NOT_FROM_THERE
+
+    def _mounted(self, pod: Known, wants: tuple[Want, ...]) -> dict[str, str]:
         """Return the paths of what was mounted when our row was written."""
         names = {want.name for want in wants}
         rows = pod.row.volumes if pod.row is not None else ()
@@ -245,17 +227,19 @@ class Volumes:
             v.name: v.host_path for v in rows if v.state is VolumeState.MOUNTED and v.name in names
         }
 
-    def _is_due(self, pod: _Pod, want: Want, paths: dict[str, str], *, fresh: bool) -> bool:
+    def _is_due(self, pod: Known, want: Want, paths: dict[str, str], *, fresh: bool) -> bool:
         if isinstance(want, HostPathWant) and paths.get(want.name) == want.path:
             return False  # it was what it should be when the pod came: what it is now is its own
+        if fresh or pod.tried.get(want.name) != hash(want):
+            return True
         failure = pod.failures.get(want.name)
-        if failure is None or fresh:
-            return fresh
-        return bool(failure.delay_ns) and failure.until_ns <= self._now().mono_ns + _SLACK
+        if failure is None or not failure.delay_ns:
+            return False
+        return failure.until_ns <= self._now().mono_ns + _SLACK
 
     async def _try(
         self,
-        pod: _Pod,
+        pod: Known,
         row: PodRow,
         wants: tuple[Want, ...],
         due: list[Want],
@@ -272,10 +256,11 @@ class Volumes:
             self._put(pod, self._row(pod, row, wants, paths))
         return await self._beside(lambda: setup.try_all(slow, pod.uid, self._layout))
 
-    def _note(self, pod: _Pod, tried: Tried, paths: dict[str, str]) -> None:
+    def _note(self, pod: Known, tried: Tried, paths: dict[str, str]) -> None:
         """Remember how it went, and say so where it is news."""
         want, name = tried.want, tried.want.name
         words = f"{kind_of(plugin_of(want))} {name}"
+        pod.tried[name] = hash(want)
         if tried.done is not None:
             if tried.done.changed or name not in paths:
                 took = f"{words} in {tried.seconds * 1000:.1f} ms"
@@ -283,31 +268,46 @@ class Volumes:
             paths[name] = tried.done.path
             pod.failures.pop(name, None)
             return
-        if not isinstance(want, FilesWant):  # these stay as they were
-            paths.pop(name, None)
+        self._keep(pod, want, paths)
         before = pod.failures.get(name)
-        failure = progress.next_failure(before, tried.reason, self._now())
-        if isinstance(want, Refused):  # nothing changes that but another document
-            failure = Failure(tried.reason)
+        if isinstance(want, Refused | Lacking):  # only another document or object changes that
+            waiting = isinstance(want, Lacking) and want.waiting
+            failure = Failure(tried.reason, waiting=waiting)
+        else:
+            failure = progress.next_failure(before, tried.reason, self._now())
         pod.failures[name] = failure
-        if before is None or before.reason != tried.reason:
+        if failure.waiting:
+            log.v(2, "Volume waits", pod=pod.uid, volume=name, reason=tried.reason)
+        elif before is None or before.reason != tried.reason:
             self._process.record("mount failed", tried.reason, pod.uid)
             log.warning("Volume could not be mounted", pod=pod.uid, volume=name, err=tried.reason)
 
+    def _keep(self, pod: Known, want: Want, paths: dict[str, str]) -> None:
+        """Leave files that could not be renewed as they were; forget what is not there."""
+        if isinstance(want, FilesWant):
+            return
+        path = setup.written(want, pod.uid, self._layout) if isinstance(want, Lacking) else ""
+        if path:
+            paths[want.name] = path
+        else:
+            paths.pop(want.name, None)
+
     def _row(
-        self, pod: _Pod, row: PodRow, wants: tuple[Want, ...], paths: dict[str, str]
+        self, pod: Known, row: PodRow, wants: tuple[Want, ...], paths: dict[str, str]
     ) -> MountsRow:
         return self._telling(pod, row.version).mounting(wants, paths, pod.failures)
 
-    def _telling(self, pod: _Pod, version: int) -> Telling:
+    def _telling(self, pod: Known, version: int) -> Telling:
         return Telling(pod.uid, version, pod.row, self._now())
 
     # Unmounting.
 
-    async def _unmount(self, pod: _Pod, row: PodRow | None) -> None:
+    async def _unmount(self, pod: Known, row: PodRow | None) -> None:
         if pod.uid in self._process.quarantined:
             return
         pod.document = None
+        pod.tried.clear()
+        self._objects.forget(pod.uid)
         failure = pod.failures.get(_TEARDOWN)
         if failure is not None and failure.until_ns > self._now().mono_ns + _SLACK:
             self._set_timer(pod)
@@ -321,7 +321,7 @@ class Volumes:
         if row is not None and progress.decide(row.state, None, deleted=False) is Decision.MOUNT:
             pod.dirty = True
 
-    async def _take_down(self, pod: _Pod, row: PodRow | None) -> bool:
+    async def _take_down(self, pod: Known, row: PodRow | None) -> bool:
         """Remove what there is; whether that worked."""
         if teardown.is_clean(pod.uid, self._layout):
             return True
@@ -344,7 +344,7 @@ class Volumes:
         self._process.record("unmounted", f"{', '.join(names)} in {took:.1f} ms", pod.uid)
         return True
 
-    def _failed_to_unmount(self, pod: _Pod, reason: str, version: int) -> None:
+    def _failed_to_unmount(self, pod: Known, reason: str, version: int) -> None:
         before = pod.failures.get(_TEARDOWN)
         failure = progress.next_failure(before, reason, self._now())
         pod.failures = {_TEARDOWN: failure}
@@ -361,7 +361,7 @@ class Volumes:
         """Do what may block in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
-    def _put(self, pod: _Pod, row: MountsRow) -> None:
+    def _put(self, pod: Known, row: MountsRow) -> None:
         if row == pod.row:
             return
         try:
@@ -375,11 +375,11 @@ class Volumes:
             return
         pod.row = row
 
-    def _delete(self, pod: _Pod) -> None:
+    def _delete(self, pod: Known) -> None:
         self._process.delete(MOUNTS, pod.uid)
         pod.row = None
 
-    def _set_timer(self, pod: _Pod) -> None:
+    def _set_timer(self, pod: Known) -> None:
         """Look again when the first of what failed is due."""
         due = [f.until_ns for f in pod.failures.values() if f.delay_ns]
         if pod.timer is not None:
@@ -389,7 +389,7 @@ class Volumes:
             seconds = max(0.0, (min(due) - self._now().mono_ns) / progress.SECOND)
             pod.timer = asyncio.get_running_loop().call_later(seconds, self._timed, pod)
 
-    def _timed(self, pod: _Pod) -> None:
+    def _timed(self, pod: Known) -> None:
         pod.timer = None
         self._poke(pod)
 

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from kubelet.pods.rows import MountsRow, VolumeRow, VolumeState, WorkerState
-from procs.volumes.layout import DOWNWARD_API, HOST_PATH
+from procs.volumes.layout import HOST_PATH, WRITTEN
 from procs.volumes.wants import Want, plugin_of
 
 SECOND: Final = 10**9
@@ -56,6 +56,7 @@ class Failure:
     delay_ns: int = 0  # 0: there is nothing to be tried again
     until_ns: int = 0  # monotonic
     retry_ns: int = 0  # the same on the wall clock, for showing
+    waiting: bool = False  # it has not failed: what it needs is not there yet
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +121,13 @@ def _volume(want: Want, path: str | None, failure: Failure | None) -> VolumeRow:
             VolumeState.MOUNTED,
             plugin,
             host_path=path,
-            read_only=plugin == DOWNWARD_API,
+            read_only=plugin in WRITTEN,
             selinux_relabel=plugin != HOST_PATH,  # the host's own labels are not ours to change
             reason=reason,
             retry_ns=retry_ns,
         )
-    state = VolumeState.FAILED if failure is not None else VolumeState.PENDING
+    failed = failure is not None and not failure.waiting
+    state = VolumeState.FAILED if failed else VolumeState.PENDING
     return VolumeRow(want.name, state, plugin, reason=reason, retry_ns=retry_ns)
 
 

@@ -13,7 +13,7 @@ from procs.volumes import atomic, mounts, ownership
 from procs.volumes.errors import VolumeError, sentence
 from procs.volumes.kinds import NOSWAP
 from procs.volumes.layout import Layout
-from procs.volumes.wants import EmptyDirWant, FilesWant, HostPathWant, Refused, Want
+from procs.volumes.wants import EmptyDirWant, FilesWant, HostPathWant, Lacking, Refused, Want
 
 READY: Final = "ready"
 _POD_MODE: Final = 0o750  # P-55
@@ -73,7 +73,7 @@ def set_up(want: Want, uid: str, layout: Layout) -> Done:
                 return host_path(want)
             case FilesWant():
                 return files(want, uid, layout)
-            case Refused():
+            case Lacking() | Refused():
                 raise VolumeError(want.reason)
     except OSError as err:
         where = f" {err.filename}" if err.filename else ""
@@ -85,12 +85,21 @@ def in_place(want: Want, uid: str, layout: Layout) -> bool:
     match want:
         case EmptyDirWant():
             path = layout.volume(uid, want.plugin, want.name)
-            ready = os.path.exists(f"{layout.marker(uid, want.marker)}/{READY}")
-            return ready and (mounts.is_point(path) if want.fs_type else os.path.isdir(path))
+            if not (mounts.is_point(path) if want.fs_type else os.path.isdir(path)):
+                return False
+            if want.wrapped:  # a note beside it would cost more than all of it
+                return atomic.current_in(path) is not None
+            return os.path.exists(f"{layout.marker(uid, want.name)}/{READY}")
         case HostPathWant():
             return not want.type
-        case FilesWant() | Refused():
+        case FilesWant() | Lacking() | Refused():
             return False
+
+
+def written(want: Lacking, uid: str, layout: Layout) -> str:
+    """Return where a volume is that was set up and whose files were written once; "" if not."""
+    path = layout.volume(uid, want.base.plugin, want.name)
+    return path if in_place(want.base, uid, layout) else ""
 
 
 # emptyDir (L-30).
@@ -100,7 +109,7 @@ def empty_dir(want: EmptyDirWant, uid: str, layout: Layout) -> Done:
     """Make the directory, mount what it is made of, give it to the group, note that it is done.
 
     The note comes last: without it, everything is done again. With it, nothing is, so that what
-    the pod has changed since stays as it is.
+    the pod has changed since stays as it is. Files that are written next are a note of their own.
     """
     path = layout.volume(uid, want.plugin, want.name)
     if in_place(want, uid, layout):
@@ -112,13 +121,13 @@ def empty_dir(want: EmptyDirWant, uid: str, layout: Layout) -> Done:
             _mount(path, want)
     if want.fs_group is not None:
         ownership.give(path, want.fs_group)
-    _mark(layout.marker(uid, want.marker), layout.pod(uid))
+    if not want.wrapped:
+        _mark(layout.marker(uid, want.name), layout.pod(uid))
     return Done(path, changed=True)
 
 
 def make_above(path: str, pod: str) -> None:
     """Make the directories above a volume's, as closed as the kubelet keeps them (P-55)."""
-    os.makedirs(os.path.dirname(pod), mode=_POD_MODE, exist_ok=True)
     plugin = os.path.dirname(path)
     for directory, mode in (
         (pod, _POD_MODE),
@@ -133,6 +142,9 @@ def _make_once(path: str, mode: int) -> None:
         os.mkdir(path, mode)
     except FileExistsError:
         return
+    except FileNotFoundError:  # the first of all pods
+        os.makedirs(os.path.dirname(path), mode, exist_ok=True)
+        os.mkdir(path, mode)
 
 
 def _make(path: str, mode: int) -> None:

@@ -29,7 +29,8 @@ def memory_limit(pod: Pod) -> int | None:
     each = (resources.limits(c.resources).get(resources.MEMORY) for c in among)
     if not whole and not all(each):
         return None
-    return resources.pod_limits(pod)[resources.MEMORY].value
+    total = resources.pod_limits(pod).get(resources.MEMORY)
+    return total.value if total is not None else None  # a pod without containers has no limit
 
 
 def page_size(pod: Pod, medium: str) -> str:

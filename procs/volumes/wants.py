@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from procs.volumes import layout
+
+# Writing this much takes about a millisecond, in memory and in the page cache alike.
+_FEW: Final = 64  # files
+_SMALL: Final = 256 << 10  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,7 @@ class File:
     path: str  # below the volume
     data: bytes
     mode: int
+    user: int | None = None  # who it belongs to; None is root
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +32,7 @@ class EmptyDirWant:
     options: tuple[str, ...] = ()  # of the mount
     mode: int = 0o777
     fs_group: int | None = None
-    wrapped: bool = False  # it carries another volume
-
-    @property
-    def marker(self) -> str:
-        """Under which name it is noted that it is set up."""
-        return f"wrapped_{self.name}" if self.wrapped else self.name
+    wrapped: bool = False  # it carries another volume, whose files tell that it is set up
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,20 @@ class FilesWant:
 
 
 @dataclass(frozen=True, slots=True)
+class Lacking:
+    """A volume of files whose content is not to be had now; what was written before stays."""
+
+    base: EmptyDirWant
+    reason: str
+    waiting: bool = False  # nothing is wrong: it is not there yet
+
+    @property
+    def name(self) -> str:
+        """The volume's name."""
+        return self.base.name
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """A volume that cannot be had as it is written."""
 
@@ -67,20 +81,21 @@ class Refused:
     reason: str
 
 
-Want: TypeAlias = EmptyDirWant | HostPathWant | FilesWant | Refused
+Want: TypeAlias = EmptyDirWant | HostPathWant | FilesWant | Lacking | Refused
 
 
 def plugin_of(want: Want) -> str:
     """Return the name of the plugin that a volume belongs to."""
     if isinstance(want, HostPathWant):
         return layout.HOST_PATH
-    return want.base.plugin if isinstance(want, FilesWant) else want.plugin
+    return want.base.plugin if isinstance(want, FilesWant | Lacking) else want.plugin
 
 
 def may_block(want: Want) -> bool:
     """Tell whether setting it up can wait for something: a mount, a walk, a dead file server.
 
-    Making a directory on the kubelet's own disk does not count.
+    Making a directory on the kubelet's own disk does not count, nor does a tmpfs with a few files:
+    what it takes is less than what handing it to somebody else takes.
     """
     match want:
         case EmptyDirWant():
@@ -88,6 +103,6 @@ def may_block(want: Want) -> bool:
         case HostPathWant():
             return bool(want.type)
         case FilesWant():
-            return True
-        case Refused():
+            return len(want.files) > _FEW or sum(len(f.data) for f in want.files) > _SMALL
+        case Lacking() | Refused():
             return False

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from procs.volumes.layout import Layout
-from tests.unit.volumes.standing import Standing, unmount_below
+from procs.volumes.manager import Volumes
+from tests.unit.volumes.standing import CLUSTER, Standing, unmount_below
 
 
 @pytest.fixture
@@ -23,3 +24,20 @@ def process(tmp_path):
     standing = Standing(directory)
     yield standing
     standing.close()
+
+
+@pytest.fixture
+def cluster(process, layout):
+    """Start a volumes process of a node with an API server; again, as its successor."""
+    made = []
+
+    def start():
+        if made:
+            process.restart()
+        made.append(Volumes(process, layout, CLUSTER))
+        made[-1].start()
+        return made[-1]
+
+    yield start
+    for volumes in made:
+        volumes.close()

@@ -14,9 +14,10 @@ import pytest
 from kubelet.api import codec
 from kubelet.api.pod import Pod
 from kubelet.channels.wire import Hint
+from kubelet.cluster.rows import OBJECTS, ObjectRow, TokenRow, object_key, token_key
+from kubelet.machine.capacity import Capacity
 from kubelet.pods.rows import MOUNTS, PODS, MountsRow, PodRow, WorkerState, document_of
 from kubelet.process.tables import Tables
-from procs.eviction.capacity import Capacity
 from procs.volumes.kinds import Settings
 from shm.codec import pack
 from shm.table import Writer
@@ -24,6 +25,7 @@ from shm.tables import BY_NAME
 
 UID = "0b5c1d5e-6a0e-4d0f-9f43-8d0a5f3e2b11"
 GIB = 1 << 30
+CLUSTER = Settings(Capacity(memory=8 * GIB), api_server=True)
 SETTINGS = Settings(Capacity(cpu_milli=4000, memory=8 * GIB, storage=100 * GIB))
 
 
@@ -77,6 +79,12 @@ def content(path):
         return file.read()
 
 
+def blob(path):
+    """What a file holds, as bytes."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
 class Row:
     """The board's row."""
 
@@ -88,17 +96,19 @@ class Row:
 
 
 class Standing:
-    """A process with its own tables, and the hand that writes the table of pods."""
+    """A process with its own tables, and the hands that write the tables of pods and objects."""
 
     def __init__(self, directory):
         self._directory = directory
         self.syncloop = Writer.attach(directory, BY_NAME[PODS])
+        self.node = Writer.attach(directory, BY_NAME[OBJECTS])
         self.tables = Tables(directory, "volumes")
         self.row = Row()
         self.quarantined = frozenset()
         self.records = []
         self.puts = []
         self.tasks = set()
+        self.deaf = False  # hints are lost
         self._hints = []
 
     def restart(self):
@@ -112,6 +122,7 @@ class Standing:
     def close(self):
         self.tables.close()
         self.syncloop.close()
+        self.node.close()
 
     # What the process is asked for.
 
@@ -139,9 +150,9 @@ class Standing:
 
     # What syncloop does.
 
-    def hint(self, key):
-        for callback in self._hints:
-            callback(Hint(PODS, key, 0))
+    def hint(self, key, table=PODS):
+        for callback in () if self.deaf else self._hints:
+            callback(Hint(table, key, 0))
 
     def pod(self, wanted, state=WorkerState.SYNC, version=1, **more):
         document = document_of(wanted)
@@ -153,16 +164,44 @@ class Standing:
         self.syncloop.delete(uid)
         self.hint(uid)
 
+    # What the node process does.
+
+    def object(self, kind, name, data=None, **more):
+        """Write an object down; without data there is none in the cluster."""
+        row = ObjectRow(kind, "ns", name, data is not None, data=data or {}, **more)
+        self._write(object_key(kind, "ns", name), row)
+
+    def token(self, token="", audience="", seconds=3600, uid=UID, **more):
+        """Write a service account token down."""
+        row = TokenRow(uid, "ns", "default", audience, seconds, token, **more)
+        self._write(token_key(uid, audience, seconds), row)
+
+    def _write(self, key, row):
+        self.node.put(key, pack(row.to_wire()))
+        self.hint(key, OBJECTS)
+
+    def no_row(self, key):
+        """Take an object's row away."""
+        self.node.delete(key)
+        self.hint(key, OBJECTS)
+
+    # What comes of it.
+
     def mounts(self, uid=UID):
         value = self.tables.value(MOUNTS, uid)
         return MountsRow.from_wire(value) if value is not None else None
+
+    def volume(self, uid=UID):
+        """The row of a pod's only volume."""
+        (row,) = self.mounts(uid).volumes
+        return row
 
     async def settled(self, seconds=5.0):
         """Let the loop run until no task is left."""
         deadline = time.monotonic() + seconds
         while self.tasks:
             assert time.monotonic() < deadline, self.tasks
-            await asyncio.wait(self.tasks, timeout=1)
-            for task in list(self.tasks):
-                if task.done():
+            done, _ = await asyncio.wait(set(self.tasks), timeout=1)
+            for task in done:
+                if not task.cancelled():
                     task.result()

@@ -266,6 +266,9 @@ def test_every_place_to_be_killed_at_is_gone_on_from(tmp_path):
         ("..data", "must not start with '..'"),
         ("x" * 256, "is too long"),
         ("a/" * 2050 + "b", "is too long"),
+        (".", "is not the name of a file"),
+        ("a\0b", "is not the name of a file"),
+        ("\ud800", "is not the name of a file"),
     ],
 )
 def test_paths_that_lead_elsewhere_are_refused(tmp_path, path, why):

@@ -112,13 +112,13 @@ def test_what_is_not_supported_fails_in_words_and_the_rest_is_mounted(process, m
 
     async def story():
         make()
-        process.pod(pod(DATA, {"name": "s", "secret": {"secretName": "x"}}))
+        process.pod(pod(DATA, {"name": "s", "csi": {"driver": "x"}}))
         await process.settled()
-        data, secret = process.mounts().volumes
-        assert (data.state, secret.state) == (MOUNTED, FAILED)
-        assert secret.reason == 'volume "s": secret volumes need an API server'
-        assert secret.retry_ns == 0
-        assert ("mount failed", secret.reason, UID) in process.records
+        data, csi = process.mounts().volumes
+        assert (data.state, csi.state) == (MOUNTED, FAILED)
+        assert csi.reason == 'volume "s": csi volumes need an API server'
+        assert csi.retry_ns == 0
+        assert ("mount failed", csi.reason, UID) in process.records
 
     run(story())
 
@@ -361,9 +361,9 @@ def test_a_downward_volume_follows_its_pod(process, make):
         make()
         process.pod(pod(volume, labels={"a": "1"}))
         await process.settled()
-        assert process.puts[0].volumes[0].state is VolumeState.PENDING
         (row,) = process.mounts().volumes
         assert (row.state, row.read_only) == (MOUNTED, True)
+        assert len(process.puts) == 1  # a few small files are there before anybody could wait
         process.puts.clear()
         process.pod(pod(volume, labels={"a": "2"}), version=2)
         await process.settled()
