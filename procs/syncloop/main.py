@@ -2,8 +2,8 @@
 
 Owns: tables ``pods``, ``status``, ``events``, ``inflight``. Reads: ``runtime``, ``mounts``,
 ``probes``, ``assigned``, ``cluster``, ``objects``; manifests, and the pods submitted to it.
-Answers: ``submit-pod``, ``delete-pod``. Asks: pleg to look at a pod, eviction for its cgroup.
-Sends: hints on what it writes. The only process that changes containers.
+Answers: ``submit-pod``, ``delete-pod``, ``list-images``. Asks: pleg to look at a pod, eviction for
+its cgroup. Sends: hints on what it writes. The only process that changes containers.
 
 When it dies: no container notices. Its successor finds in ``pods`` what each pod is to be and how
 far it has come, in ``inflight`` which calls were under way, back-offs and deadlines, and in
@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 
 from kubelet import logging as klog
-from kubelet.channels.messages import DeletePod, Deleting, SubmitPod, Submitted
+from kubelet.channels.messages import DeletePod, Deleting, ListImages, SubmitPod, Submitted
 from kubelet.channels.server import Caller
 from kubelet.cri.client import ImageClient, RuntimeClient
 from kubelet.cri.errors import EndpointError
@@ -24,14 +24,19 @@ from kubelet.pods.cache import RuntimeCache
 from kubelet.process import Process
 from procs.syncloop.admission import Admission
 from procs.syncloop.configs.lookup import NOTHING
+from procs.syncloop.configs.tables import TableLookup
 from procs.syncloop.configs.userns import UserNamespaces
 from procs.syncloop.events import Events
-from procs.syncloop.gather import Gatherer
+from procs.syncloop.gather import Gatherer, NodeTable
 from procs.syncloop.gc import ContainerGc, GcPolicy
+from procs.syncloop.images.credentials import no_secrets
+from procs.syncloop.images.listing import Listing
 from procs.syncloop.images.manager import ImageManager
+from procs.syncloop.images.pullsecrets import from_tables
 from procs.syncloop.kit import Kit, Reached, pass_by
 from procs.syncloop.logs.rotation import Rotator
 from procs.syncloop.manager import Manager
+from procs.syncloop.podcidr import PodCidr
 from procs.syncloop.runtime.hooks import Hooks
 from procs.syncloop.sources.sources import Sources
 from procs.syncloop.workers.book import Book
@@ -64,17 +69,25 @@ async def serve(process: Process, reached: Reached) -> None:
     events.load()
     book = Book(process, time.time_ns)
     book.load()
-    site = Gatherer(config, process.node, cache)
+    lookup = TableLookup(process) if config.str("--kubeconfig") else None
+    site = Gatherer(config, process.node, cache, heard=NodeTable(process.tables))
     kit = Kit(
         process=process,
         client=client,
         cache=cache,
-        images=ImageManager(image_client, config, events.emit, time.time_ns, reached),
+        images=ImageManager(
+            image_client,
+            config,
+            events.emit,
+            time.time_ns,
+            reached,
+            secrets=from_tables(lookup) if lookup else no_secrets,
+        ),
         hooks=Hooks(client, events.emit),
         gc=ContainerGc(client, cache, site, GcPolicy.of(config), _gc_failed),
         emit=events.emit,
         admission=Admission(config, cache.runtime),
-        lookup=NOTHING,
+        lookup=lookup or NOTHING,
         policy=site.policy,
         users=UserNamespaces(site(), site.policy.ids_per_pod),
         site=site,
@@ -86,9 +99,10 @@ async def serve(process: Process, reached: Reached) -> None:
     manager = Manager(kit, book, events)
     sources = Sources(process, process.node, manager.changed)
     manager.start(sources)
-    _answer(process, sources)
+    _answer(process, sources, Listing(image_client))
     sources.start()
     Rotator(process, client, cache, site).start()
+    PodCidr(process, client).start()
     await process.stopping.wait()
     await (
         manager.stop()
@@ -103,7 +117,7 @@ def _gc_failed(sentence: str) -> None:
     )
 
 
-def _answer(process: Process, sources: Sources) -> None:
+def _answer(process: Process, sources: Sources, images: Listing) -> None:
     async def submit(request: SubmitPod, _caller: Caller) -> Submitted:
         return sources.submit(request.document)
 
@@ -112,3 +126,4 @@ def _answer(process: Process, sources: Sources) -> None:
 
     process.channels.handle(SubmitPod, submit)
     process.channels.handle(DeletePod, delete)
+    process.channels.handle(ListImages, images.answer)

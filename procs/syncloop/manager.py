@@ -10,7 +10,7 @@ from typing import Final
 
 from kubelet import logging as klog
 from kubelet.channels.wire import ANY_KEY, Hint
-from kubelet.pods.rows import PodRow, WorkerState
+from kubelet.pods.rows import API, PodRow, WorkerState
 from kubelet.pods.runtime import RUNTIME_KEY, TABLE, PodRecord
 from procs.syncloop.events import Events
 from procs.syncloop.gc import KnownPod
@@ -59,7 +59,7 @@ class Manager:
         self._sources = sources
         for row in sorted(self._book.pods.values(), key=lambda row: row.seen_ns):
             if row.state is WorkerState.FINISHED:
-                self._forget(row)
+                self._leave(row)
             else:
                 self._employ(row.uid, row)
         self._kit.process.spawn(self._housekeep(), name="housekeeping")
@@ -76,10 +76,15 @@ class Manager:
     def _change(self, change: Change) -> None:
         pod = change.pod
         worker = self._workers.get(pod.uid)
+        over = self._book.pods.get(pod.uid) if worker is None else None
         if change.op is Op.REMOVE:
             if worker is not None:
                 worker.deliver(state.Removed())
+            elif over is not None:
+                self._forget(over)
             return
+        if over is not None:
+            return  # it ended, and its object is about to go
         if worker is not None:
             desired = state.Desired(pod, change.source, change.op is Op.RECONCILE)
             worker.deliver(desired)
@@ -177,13 +182,23 @@ class Manager:
             self._book.put(fresh)
             self._employ(fresh.uid, fresh)
         else:
-            self._forget(row)
+            self._leave(row)
         for uid in order:
             if (other := self._workers.get(uid)) is not None:
                 other.wake()
         if not order:
             self._order.pop(_full_name(row), None)
         self._kit.process.row.depth("pods", len(self._workers))
+
+    def _leave(self, row: PodRow) -> None:
+        """Let go of a pod that has ended.
+
+        Of one of the API server's the rows stay for as long as its object does: until it is gone,
+        somebody has to see that it may go (P-41).
+        """
+        assert self._sources is not None
+        if row.source != API or not self._sources.wants(row.uid):
+            self._forget(row)
 
     def _forget(self, row: PodRow) -> None:
         self._kit.process.record("gone", f"{row.namespace}/{row.name}", row.uid)
@@ -247,6 +262,9 @@ class Manager:
             ending = worker.row.ending
             if uid not in desired and (ending is None or not ending.removed):
                 worker.deliver(state.Removed())
+        for uid, row in list(self._book.pods.items()):
+            if uid not in self._workers and uid not in desired:
+                self._forget(row)
         for uid in self._kit.cache.uids():
             if uid not in self._workers and uid not in desired:
                 record = self._left(uid, self._kit.started_ns)

@@ -323,7 +323,8 @@ def test_a_container_that_exits_at_once(node):
     assert found["message"] == text
     assert node.container(name)["lastState"]["terminated"]["exitCode"] == 5
     event = node.await_event(name, "BackOff")
-    assert (event["type"], event["message"]) == ("Warning", text)
+    said = f"Back-off restarting failed container c in pod {name}_default({node.uid(name)})"
+    assert (event["type"], event["message"]) == ("Warning", said)
 
 
 def test_a_container_that_ignores_its_end(node):

@@ -197,7 +197,8 @@ def test_deaths_at_random_while_pods_come_and_go(
     assert set(found) == names
     assert all(len(containers) == 1 for containers in found.values()), found
     assert len(sandboxes) == len(names)
-    for name in wanted | steady:
+    for name in wanted | steady:  # one that was started a moment ago may not have written yet
+        wait_for(f"{name} has begun", lambda name=name: diary.lines(name), 30)
         assert diary.lines(name) == ["start"], (name, diary.lines(name))
     for number in range(made):
         assert diary.lines(f"r{number}").count("start") <= 1, number

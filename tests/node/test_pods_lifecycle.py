@@ -91,7 +91,8 @@ def test_a_crash_loop(node):
     assert container["lastState"]["terminated"]["exitCode"] == 7
     assert status["phase"] == "Running"
     event = node.await_event(name, "BackOff")
-    assert (event["type"], event["message"]) == ("Warning", text)
+    said = f"Back-off restarting failed container c in pod {name}_default({uid})"
+    assert (event["type"], event["message"]) == ("Warning", said)
     status = node.await_status(name, "it goes on", lambda s: restarts(s) >= 3)
     logs = {node.output(name, attempt=number) for number in range(restarts(status) + 1)}
     assert "again\n" in logs  # those of instances that were taken away are gone with them

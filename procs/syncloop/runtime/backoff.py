@@ -134,8 +134,16 @@ def crash_key(pod: Pod, container: Container) -> str:
 def crash_message(pod: Pod, container: Container, entry: Backoff) -> str:
     """Return the message of a container that waits in its crash-loop back-off (P-92)."""
     delay = durations.render(entry.delay_ns)
-    where = f"{pod.name}_{pod.namespace}({pod.uid})"
-    return f"back-off {delay} restarting failed container={container.name} pod={where}"
+    return f"back-off {delay} restarting failed container={container.name} pod={_where(pod)}"
+
+
+def crash_event(pod: Pod, container: Container) -> str:
+    """Return what the event says: without the delay, so that all of them are counted as one."""
+    return f"Back-off restarting failed container {container.name} in pod {_where(pod)}"
+
+
+def _where(pod: Pod) -> str:
+    return f"{pod.name}_{pod.namespace}({pod.uid})"
 
 
 def current(

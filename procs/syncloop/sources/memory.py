@@ -17,7 +17,7 @@ from typing import Any
 from kubelet import logging as klog
 from kubelet.api.codec import DecodeError
 from kubelet.api.pod import Pod
-from kubelet.pods.rows import LOCAL, PODS, PodRow, WorkerState
+from kubelet.pods.rows import API, LOCAL, PODS, PodRow, WorkerState
 from kubelet.pods.wire import BadRecordError
 from kubelet.process import Process
 from procs.syncloop.sources.changes import SEEN, Candidate
@@ -35,6 +35,7 @@ class Past:
 
     pods: Mapping[str, Mapping[str, Pod]] = field(default_factory=dict)
     origins: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    moments: Mapping[str, str] = field(default_factory=dict)  # when each pod was first seen
 
     def good(self, source: str) -> dict[str, Pod]:
         """Return the last good version of each manifest of a source."""
@@ -55,8 +56,7 @@ class Past:
 
     def seen(self) -> dict[str, str]:
         """Return when each pod was first seen, as its annotation says."""
-        every = [pod for pods in self.pods.values() for pod in pods.values()]
-        return {pod.uid: pod.metadata.annotations.get(SEEN, "") for pod in every}
+        return dict(self.moments)
 
 
 class Memory:
@@ -70,15 +70,18 @@ class Memory:
     def recall(self) -> Past:
         """Return what a predecessor left; nothing at the first start after a boot."""
         pods: dict[str, dict[str, Pod]] = {}
+        moments: dict[str, str] = {}
         for _, value in self._process.tables.items(PODS):
             try:
                 row = PodRow.from_wire(value)
+                if row.document:
+                    moments[row.uid] = row.pod.metadata.annotations.get(SEEN, "")
                 if row.document and row.state is WorkerState.SYNC:
                     pods.setdefault(row.source, {})[row.uid] = row.pod
             except (BadRecordError, DecodeError, ValueError) as err:
                 log.v(1, "A row of a predecessor cannot be read", err=err)
         self._written = self._read()
-        return Past(pods, self._written)
+        return Past(pods, self._written, moments)
 
     def _read(self) -> Origins:
         try:
@@ -94,7 +97,7 @@ class Memory:
         """Keep where the static pods came from; of ``silent`` sources it is as it was."""
         origins: Origins = {s: of for s, of in self._written.items() if s in silent}
         for one in chosen:
-            if one.source != LOCAL:
+            if one.source not in (LOCAL, API):
                 origins.setdefault(one.source, {})[one.origin] = one.pod.uid
         if origins == self._written:
             return

@@ -12,6 +12,7 @@ from typing import Final
 
 from kubelet import times
 from kubelet.api.pod import Pod
+from kubelet.pods.rows import API
 from procs.syncloop.sources.changes import LOCAL_ANNOTATIONS, SEEN, SOURCE, Candidate, Change, Op
 
 # What ends makes room before anything begins.
@@ -40,6 +41,8 @@ def settle(
     The pod that runs stays when somebody adds a second one of its name under a file name that
     sorts before: a mistake in one file does not end the pod of another. A name whose holder is of
     a source that has not said anything yet (``silent``) is given to nobody else until it does.
+    Pods of the API server have no quarrel about names: it gives each once, and one whose name is
+    taken here waits for its turn (P-15).
     """
     pending = list(candidates)
     reserved = {name: who for name, who in holders.items() if who[0] in silent}
@@ -49,12 +52,16 @@ def settle(
     by_uid: dict[str, Candidate] = {}
     problems = []
     for one in (*held, *others):
-        taken = by_name.get(one.pod.full_name) or by_uid.get(one.pod.uid)
+        named = one.source != API
+        taken = by_name.get(one.pod.full_name) if named else None
+        taken = taken or by_uid.get(one.pod.uid)
         if taken is not None:
             problems.append(_refusal(one, taken))
+        elif not named:
+            by_uid[one.pod.uid] = one
         elif one.pod.full_name not in reserved:
             by_name[one.pod.full_name] = by_uid[one.pod.uid] = one
-    kept = {id(one) for one in by_name.values()}
+    kept = {id(one) for one in by_uid.values()}
     return Settled(
         tuple(one for one in pending if id(one) in kept),
         reserved | {name: _holder(one) for name, one in by_name.items()},

@@ -1,8 +1,7 @@
 """All sources together: what they want becomes changes, and what is wrong is shown (P-1, P-4).
 
 Each source is an object that delivers everything it wants whenever something changed there.
-Nothing here depends on which sources there are: the one for the pods of an API server takes its
-place beside the others with ``add``.
+Nothing here depends on which sources there are: each takes its place with ``add``.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ from kubelet.channels.messages import Deleting, Submitted
 from kubelet.config.errors import one_line
 from kubelet.pods.rows import EVENTS, FILE, HTTP, LOCAL, SOURCES_KEY, SourcesRow
 from kubelet.process import Process
+from procs.syncloop.sources.api import ApiSource
 from procs.syncloop.sources.changes import Candidate, Change, Delivery, Source, seen_text
 from procs.syncloop.sources.file import FileSource
 from procs.syncloop.sources.http import HttpSource
@@ -97,6 +97,8 @@ class Sources:
             )
             self.add(manifests)
         self.add(self._local)
+        if config.str("--kubeconfig"):
+            self.add(ApiSource(self._process, self._receive))
         self._seen = past.seen()
         self._settled = Settled(holders=past.holders(self._delivered))
 
@@ -121,6 +123,10 @@ class Sources:
         return {
             uid: (pod, source) for source, pods in self._known.items() for uid, pod in pods.items()
         }
+
+    def wants(self, uid: str) -> bool:
+        """Whether a source has a pod, or may have it for all that is known."""
+        return not self.ready or any(uid in pods for pods in self._known.values())
 
     # Submitted pods.
 

@@ -22,24 +22,34 @@ _STOPPED = (WorkerState.TERMINATED, WorkerState.FINISHED)
 def publish(worker: Worker, record: PodRecord | None, *, finished: bool = False) -> PodStatus:
     """Compute the status of a pod, write what may be told of it (P-116), and return it."""
     before = worker.book.statuses.get(worker.uid)
-    told_before = before.status if before is not None else None
+    told_before = _told(worker, before)
     stopped = worker.row.state in _STOPPED
     _forget_messages(worker, record)
-    status = compute(worker.pod, record, _context(worker, told_before))
+    unspoken = recover.unspoken(worker.work.calls, record)
+    status = compute(worker.pod, record, _context(worker, told_before, unspoken))
     told = publishable(status, record, told_before, stopped=stopped)
     document = json.dumps(codec.encode(told), separators=(",", ":")).encode()
     if before is None or before.document != document or before.finished != finished:
         row = worker.row
         version = before.version + 1 if before is not None else 1
-        worker.book.put_status(
-            StatusRow(row.uid, row.name, row.namespace, version, document, finished)
-        )
+        written = StatusRow(row.uid, row.name, row.namespace, version, document, finished)
+        worker.book.put_status(written)
+        worker.told = (written, told)
         if told_before is None or told_before.phase != told.phase:
             worker.record("phase", told.phase)
     return status
 
 
-def _context(worker: Worker, before: PodStatus | None) -> Context:
+def _told(worker: Worker, before: StatusRow | None) -> PodStatus | None:
+    """Return the status that was written last, without taking our own words apart again."""
+    if before is None:
+        return None
+    if worker.told is None or worker.told[0] is not before:
+        worker.told = (before, before.status)  # a predecessor's
+    return worker.told[1]
+
+
+def _context(worker: Worker, before: PodStatus | None, ignored: frozenset[str]) -> Context:
     row, kit, work = worker.row, worker.kit, worker.work
     runtime = kit.cache.runtime()
     site = kit.site()
@@ -48,7 +58,7 @@ def _context(worker: Worker, before: PodStatus | None) -> Context:
         previous=before,
         reasons=_reasons(work.reasons),
         unstarted=_unstarted(worker),
-        ignored=recover.broken_off(work.calls),
+        ignored=ignored,
         messages=lambda found: _message(worker, found, site),
         ending=row.ending,
         rejected=row.rejected,

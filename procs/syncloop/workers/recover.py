@@ -47,15 +47,30 @@ def _settle_start(call: Call, container: ContainerRecord | None) -> Call | None:
         return None
     if container.state is ContainerState.RUNNING:
         return replace(call, step=CallStep.STARTED)
-    ended = (container.exit_code, container.reason)
-    if container.state is ContainerState.EXITED and ended != _NEVER_RAN:
+    if container.state is ContainerState.EXITED and not _never_ran(container):
         return None
     return replace(call, step=CallStep.BROKEN_OFF)
+
+
+def _never_ran(container: ContainerRecord) -> bool:
+    ended = (container.exit_code, container.reason)
+    return container.state is ContainerState.EXITED and ended == _NEVER_RAN
 
 
 def broken_off(calls: dict[str, Call]) -> frozenset[str]:
     """Return the containers whose start was cut off and is not settled yet."""
     return frozenset(c.container_id for c in calls.values() if c.step is CallStep.BROKEN_OFF)
+
+
+def unspoken(calls: dict[str, Call], record: PodRecord | None) -> frozenset[str]:
+    """Return the containers that a status is silent about.
+
+    Those whose start was cut off, and those that the runtime gave up while whoever has the call
+    under way, or has taken it over from a predecessor, has not judged that yet.
+    """
+    gave_up = {c.id for c in record.containers if _never_ran(c)} if record else set()
+    under_way = {c.container_id for c in calls.values() if c.step is CallStep.START}
+    return broken_off(calls) | (gave_up & under_way)
 
 
 def unhooked(calls: dict[str, Call]) -> dict[str, str]:

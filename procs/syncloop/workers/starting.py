@@ -18,7 +18,7 @@ from kubelet.cri import api_pb2 as pb
 from kubelet.cri.errors import Cancelled, CriError, TimedOut, Unavailable
 from kubelet.pods.rows import Backoff, Call, CallStep, MountsRow, Wait
 from kubelet.pods.runtime import ContainerRecord, Handler, PodRecord
-from procs.syncloop.configs import files
+from procs.syncloop.configs import files, needs
 from procs.syncloop.configs.container import ContainerContext, container_config, image_info
 from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.sandbox import sandbox_config
@@ -29,6 +29,7 @@ from procs.syncloop.runtime import backoff
 from procs.syncloop.runtime.kinds import find
 from procs.syncloop.runtime.plan import Plan, Start, StartKind
 from procs.syncloop.workers.calls import finish
+from procs.syncloop.workers.cluster import known
 from procs.syncloop.workers.instances import last_ended, target_of
 from procs.syncloop.workers.post_start import run_post_start
 from procs.syncloop.workers.retry import Result, RetryError, crash_wait
@@ -56,6 +57,8 @@ class Starter:
         self._record = record
         self._mounts = mounts
         self._site = worker.kit.site()
+        self._lookup = worker.kit.lookup.of(pod)
+        self._handler_found: str | None = None
         self._images: dict[str, asyncio.Task[Ensured]] = {}
         self._backoffs: dict[str, Backoff] = dict(worker.work.backoffs)
         self.result = Result()
@@ -73,6 +76,7 @@ class Starter:
 
     async def _run(self, plan: Plan) -> None:
         attempt = plan.sandbox_attempt
+        await known(self._worker, self._lookup, needs.for_sandbox(self._pod))
         built = self._sandbox_config(attempt)
         self._fetch_images(plan.start, built)
         if plan.new_sandbox:
@@ -93,7 +97,7 @@ class Starter:
                 volumes={v.name: v for v in self._mounts.volumes},
                 target_id=target_of(find(self._pod, start.name), self._containers()),
                 handler=self._handler(),
-                lookup=self._kit.lookup,
+                lookup=self._lookup,
                 policy=self._kit.policy,
                 warn=self._warn,
             )
@@ -117,6 +121,7 @@ class Starter:
                 policy=self._kit.policy,
             )
         except (ConfigError, OSError) as err:
+            self._lookup.tell(needs.for_sandbox(self._pod), self._worker.wake)
             raise self._sandbox_failed(str(err)) from None
         for reason, message in built.warnings:
             self._kit.emit(self._pod, WARNING, reason, message, "")
@@ -128,7 +133,9 @@ class Starter:
 
     def _handler_name(self) -> str:
         """Return the name of the pod's runtime handler; "" is the runtime's default (P-164)."""
-        return self._kit.lookup.runtime_handler(self._pod)
+        if self._handler_found is None:  # once: a class may be gone by the next step
+            self._handler_found = self._lookup.runtime_handler(self._pod)
+        return self._handler_found
 
     def _warn(self, reason: str, message: str) -> None:
         self._kit.emit(self._pod, WARNING, reason, message, "")
@@ -208,6 +215,7 @@ class Starter:
     async def _ensure(self, container: Container, config: pb.PodSandboxConfig) -> Ensured:
         call = self._worker.work.calls.get(container.name)
         already = call.image_ref if call is not None and call.image == container.image else ""
+        await self._lookup.known(needs.for_pull(self._pod))
         return await self._kit.images.ensure(
             self._pod, container, config, self._backoffs, already=already
         )
@@ -291,7 +299,8 @@ class Starter:
         if left <= 0:
             return
         text = backoff.crash_message(self._pod, container, self._backoffs[key])
-        self._kit.emit(self._pod, WARNING, "BackOff", text, start.name)
+        said = backoff.crash_event(self._pod, container)
+        self._kit.emit(self._pod, WARNING, "BackOff", said, start.name)
         self._book.reason(self._pod.uid, start.name, "CrashLoopBackOff", text)
         wait = crash_wait(start.name, ended, self._backoffs[key].delay_ns, now + left)
         raise RetryError(text, now + left, wait=wait)
@@ -312,6 +321,8 @@ class Starter:
     ) -> str:
         pod, worker = self._pod, self._worker
         attempt = start.attempt
+        wanted = needs.for_variables(pod, container)
+        await known(worker, self._lookup, wanted)
         try:
             files.prepare(pod, container, attempt, context.pod_ips, self._site)
             info = image_info(image.image, image.ref, container.image)
@@ -319,6 +330,7 @@ class Starter:
         except (ConfigError, OSError) as err:
             self._failed(start.name, "CreateContainerConfigError", str(err))
             self._kit.emit(pod, WARNING, "Failed", f"Error: {err}", start.name)
+            self._lookup.tell(wanted, worker.wake)
             wait = Wait(f"container {start.name} to be created")
             raise RetryError(str(err), wait=wait) from None
         self._raise_backoff(container)

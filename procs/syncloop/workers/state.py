@@ -138,9 +138,10 @@ def _desired(row: PodRow, event: Desired, now_ns: int) -> Outcome:
     if row.ending is not None and row.ending.removed and not deleted:
         # Removed and written again with the same UID: it lives once more, later (P-39).
         return Outcome(replace(row, again=True, document=document, source=event.source))
-    if event.reconcile or document == row.document:
-        return Outcome(row, wake=event.reconcile)
-    row = replace(row, document=document, version=row.version + 1, source=event.source)
+    if document == row.document:
+        return Outcome(row)
+    version = row.version if event.reconcile else row.version + 1
+    row = replace(row, document=document, version=version, source=event.source)
     return _checked_desire(row, pod, now_ns)
 
 

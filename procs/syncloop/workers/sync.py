@@ -355,11 +355,12 @@ def mounts_of(worker: Worker) -> MountsRow | None:
 def _say_failed(worker: Worker, pod: Pod, said: set[str]) -> set[str]:
     """Tell what is wrong with volumes that would not mount, once each."""
     row = mounts_of(worker)
-    failed = [v for v in row.volumes if v.state is VolumeState.FAILED] if row else []
+    late = (VolumeState.FAILED, VolumeState.PENDING)
     waits = []
-    for volume in failed:
+    for volume in (v for v in row.volumes if v.state in late and v.reason) if row else ():
         text = f'MountVolume.SetUp failed for volume "{volume.name}" : {volume.reason}'
-        if text not in said:
+        # One that is pending has not failed: what it needs is not there yet.
+        if text not in said and volume.state is VolumeState.FAILED:
             worker.kit.emit(pod, WARNING, "FailedMount", text, "")
         what = f"volume {volume.name} to be mounted"
         waits.append(Wait(what, volume.since_ns, volume.reason, AGAIN, volume.retry_ns))

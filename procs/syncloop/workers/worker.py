@@ -16,9 +16,10 @@ from typing import Protocol
 
 from kubelet import logging as klog
 from kubelet.api.pod import Pod
+from kubelet.api.status import PodStatus
 from kubelet.channels.errors import ChannelError
 from kubelet.pods.cache import Seen
-from kubelet.pods.rows import PodRow, Wait, WorkerState, WorkRow
+from kubelet.pods.rows import PodRow, StatusRow, Wait, WorkerState, WorkRow
 from kubelet.pods.runtime import RUNTIME_KEY, TABLE, PodRecord
 from procs.syncloop.kit import Kit
 from procs.syncloop.workers import state
@@ -54,6 +55,7 @@ class Worker:
         self.waits_for_network = False
         self.soon_ns = 0  # since when the runtime is giving up a call of a dead predecessor; 0: no
         self.messages: dict[str, str] = {}  # termination messages by container id
+        self.told: tuple[StatusRow, PodStatus] | None = None  # the status that was written last
         self.peers = peers
         self._since = {wait.what: wait.since_ns for wait in book.work(uid).waits}
         self._observed: PodRecord | None = None  # as its stages last saw the pod

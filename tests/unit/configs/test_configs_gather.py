@@ -1,18 +1,22 @@
-"""Facts of the node (N-2, N-16, N-17, N-19, N-20) and what containers are set up by."""
+"""Facts of the node (N-2, N-16, N-17, N-19) and what containers are set up by."""
 
 from __future__ import annotations
 
+import json
 import os
-import socket
 
 import pytest
 
 from kubelet import config
+from kubelet.cluster.rows import CLUSTER, NODE_KEY, NodeRow
 from kubelet.pods.runtime import Handler, RuntimeRecord
+from kubelet.process.tables import Tables
 from kubelet.quantities import parse
-from procs.syncloop import gather as gathering
 from procs.syncloop.configs.policy import MASKED_PATHS, read_policy
-from procs.syncloop.gather import Gatherer, gather, node_ips
+from procs.syncloop.gather import NOTHING, Gatherer, NodeTable, gather, heard_in
+from shm.codec import pack
+from shm.table import Writer
+from shm.tables import BY_NAME
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 
@@ -130,36 +134,48 @@ def test_allocatable_rest(load, machine):
     assert parse(found["cpu"]).milli == (count - 1) * 1000
 
 
-V4, V6 = socket.AF_INET, socket.AF_INET6
+def test_what_the_api_server_says_of_the_node_counts(load, machine):
+    """N-2, N-19: labels and addresses are those of the object; what it offers beside is kept."""
+    document = {
+        "metadata": {"labels": {"zone": "a", "odd": 5}},
+        "status": {
+            "addresses": [
+                {"type": "Hostname", "address": "box"},
+                {"type": "InternalIP", "address": "192.0.2.7"},
+                {"type": "InternalIP", "address": "no address"},
+                "nonsense",
+            ],
+            "allocatable": {"example.com/device": "2", "memory": "1Ki"},
+        },
+    }
+    found = gather(load(), "box", None, machine, heard_in(document))
+    assert (found.labels, found.ips) == ({"zone": "a"}, ("192.0.2.7",))
+    assert found.allocatable["example.com/device"] == "2"
+    assert parse(found.allocatable["memory"]).value > 1 << 30
 
 
-@pytest.mark.parametrize(
-    ("wanted", "routes", "expected"),
-    [
-        ("192.0.2.5", {}, ("192.0.2.5",)),
-        ("192.0.2.5,2001:db8::5", {}, ("192.0.2.5", "2001:db8::5")),
-        ("", {V4: "192.0.2.6", V6: "2001:db8::6"}, ("192.0.2.6",)),
-        ("", {V6: "2001:db8::6"}, ("2001:db8::6",)),
-        ("::", {V4: "192.0.2.6", V6: "2001:db8::6"}, ("2001:db8::6",)),
-        ("0.0.0.0", {V4: "192.0.2.6", V6: "2001:db8::6"}, ("192.0.2.6",)),
-        ("", {}, ("127.0.0.1",)),
-    ],
-)
-def test_addresses(machine, wanted, routes, expected):
-    """N-19, N-20: what is configured, the way out, or else loopback; never 127.0.1.1 by name."""
-    assert node_ips(wanted, "box", machine, lambda family: routes.get(family, "")) == expected
+@pytest.mark.parametrize("document", [{}, {"metadata": [], "status": 5}, {"status": {}}])
+def test_an_object_that_says_nothing_changes_nothing(load, machine, document):
+    """A node that is not registered, or an odd one, is what the machine says."""
+    assert heard_in(document) == NOTHING
+    assert gather(load(), "box", None, machine, heard_in(document)).labels["kubernetes.io/os"]
 
 
-def test_addresses_of_others_are_not_ours(machine):
-    """N-20: what the hosts file says of a name must be an address of this machine."""
-    assert node_ips("", "other", machine, lambda _family: "") == ("127.0.0.1",)
-
-
-def test_the_way_out_is_found_without_sending():
-    """The kernel is asked; whatever it says is an address of this machine, or nothing."""
-    for family in (V4, V6):
-        found = gathering.source_address(family)
-        assert found == "" or gathering._local(found, family)
+def test_the_row_is_read_when_it_changes(tmp_path):
+    """What is no row is taken as not there."""
+    writer = Writer.attach(tmp_path, BY_NAME[CLUSTER])
+    tables = Tables(tmp_path, "syncloop")
+    heard = NodeTable(tables)
+    assert heard() == NOTHING
+    document = json.dumps({"metadata": {"labels": {"a": "b"}}}).encode()
+    writer.put(NODE_KEY, pack(NodeRow("box", "1", document).to_wire()))
+    assert heard().labels == {"a": "b"}
+    assert heard() is heard()
+    for odd in (b"\xc1", pack(5), pack(NodeRow("box", "1", b"{").to_wire())):
+        writer.put(NODE_KEY, odd)
+        assert heard() == NOTHING
+    tables.close()
+    writer.close()
 
 
 def test_gatherer(load):

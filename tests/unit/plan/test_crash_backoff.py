@@ -115,6 +115,8 @@ def test_the_message_is_the_one_that_operators_know():
     """P-92."""
     text = backoff.crash_message(pod(), con("app"), Backoff(160 * SECOND))
     assert text == "back-off 2m40s restarting failed container=app pod=web_default(u)"
+    said = backoff.crash_event(pod(), con("app"))
+    assert said == "Back-off restarting failed container app in pod web_default(u)"
 
 
 def test_entries_without_a_meaning_are_forgotten():

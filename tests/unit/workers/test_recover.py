@@ -67,3 +67,24 @@ def test_a_container_that_itself_ends_with_128_has_run(step):
     """Only what the runtime calls a failed start never ran: any other end counts as one."""
     calls = {"c": Call(step, container_id="id1")}
     assert recover.settled(calls, record(EXITED, 128, "Error")) == {}
+
+
+@pytest.mark.parametrize(
+    ("step", "seen", "exit_code", "silent"),
+    [
+        (CallStep.START, EXITED, 128, True),  # nobody has judged yet what became of it
+        (CallStep.START, EXITED, 1, False),
+        (CallStep.START, CREATED, 0, False),
+        (CallStep.START, RUNNING, 0, False),
+        (CallStep.START, None, 0, False),
+        (CallStep.STARTED, EXITED, 128, False),
+        (CallStep.BROKEN_OFF, EXITED, 128, True),
+        (CallStep.BROKEN_OFF, CREATED, 0, True),
+    ],
+)
+def test_a_status_is_silent_about_starts_that_are_not_judged_yet(step, seen, exit_code, silent):
+    """A start that was cut off by a death is never shown as an end of the container."""
+    calls = {"c": Call(step, container_id="id1")}
+    reason = "StartError" if exit_code == 128 else "Error"
+    found = recover.unspoken(calls, record(seen, exit_code, reason))
+    assert found == ({"id1"} if silent else set())
