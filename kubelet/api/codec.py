@@ -54,8 +54,12 @@ class Notes:
 
     def misfit(self, path: str, wanted: str, value: object) -> None:
         """Note a value of a wrong type."""
-        scalar = isinstance(value, (str, int, float))
-        shown = repr(value) if scalar else "a list" if isinstance(value, list) else "an object"
+        if value is None:
+            shown = "null"
+        elif isinstance(value, (str, int, float)):
+            shown = repr(value)
+        else:
+            shown = "a list" if isinstance(value, list) else "an object"
         self.problems.append(f"{path or 'document'}: must be {wanted}, not {shown[:80]}")
 
 

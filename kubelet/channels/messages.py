@@ -278,3 +278,107 @@ class RemovePodCgroup(Request[PodCgroupRemoved]):
 
     pod: str
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImage:
+    """One image of the node: digests first, then tags (N-18)."""
+
+    names: tuple[str, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeImages:
+    """The largest images of the node, largest first."""
+
+    images: tuple[NodeImage, ...]
+
+
+@request("list-images", allowed={"node"}, handled_by={"syncloop"})
+@dataclass(frozen=True, slots=True)
+class ListImages(Request[NodeImages]):
+    """Asks which images the runtime has; at most ``limit`` of them, all if that is -1."""
+
+    limit: int = 50
+
+
+@dataclass(frozen=True, slots=True)
+class EventNoted:
+    """The event is on its way, or was too much; a node without an API server has it in its log."""
+
+
+@request("record-event", allowed=KINDS, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class RecordEvent(Request[EventNoted]):
+    """Has an event told to the API server; kind Node with an empty name is this node."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    message: str
+    kind: str = "Node"
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    field_path: str = ""
+    at_ns: int = 0  # wall clock; 0 is now
+
+
+@dataclass(frozen=True, slots=True)
+class TokenReviewed:
+    """Who a token belongs to; ``error`` says why nobody knows."""
+
+    authenticated: bool
+    user: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    error: str = ""
+
+
+@request("review-token", allowed={"api"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class ReviewToken(Request[TokenReviewed]):
+    """Asks the API server whose a bearer token is (H-20)."""
+
+    token: str
+    audiences: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AccessReviewed:
+    """Whether it is allowed; denied is stronger than merely not allowed."""
+
+    allowed: bool
+    denied: bool = False
+    reason: str = ""
+    error: str = ""
+
+
+@request("review-access", allowed={"api"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class ReviewAccess(Request[AccessReviewed]):
+    """Asks the API server whether somebody may do something to this node."""
+
+    user: str
+    verb: str
+    subresource: str = ""  # of nodes: proxy, stats, log, metrics, ...
+    path: str = ""  # set: not about the node but about this path
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ServingPair:
+    """A certificate with those that vouch for it, its key, and when it ends (wall clock)."""
+
+    cert_pem: str
+    key_pem: str
+    expires_ns: int
+
+
+@request("serving-certificate", allowed={"api"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class ServingCertificate(Request[ServingPair]):
+    """Asks for what this node's servers show: they have no right to read the key themselves."""

@@ -10,12 +10,12 @@ import json
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 from kubelet.api import codec
 from kubelet.api.pod import Pod
 from kubelet.api.status import PodStatus
-from kubelet.pods.wire import from_map, to_map
+from kubelet.pods.wire import Record
 
 PODS: Final = "pods"
 STATUS: Final = "status"
@@ -75,7 +75,7 @@ class Ending:
 
 
 @dataclass(frozen=True, slots=True)
-class PodRow:
+class PodRow(Record):
     """One pod, as syncloop knows it."""
 
     uid: str
@@ -96,15 +96,6 @@ class PodRow:
     def pod(self) -> Pod:
         """The pod."""
         return pod_of(self.document)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the row as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> PodRow:
-        """Return the row in a map; BadRecordError says what does not fit."""
-        return from_map(PodRow, value)
 
 
 class CallStep(StrEnum):
@@ -134,7 +125,7 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkRow:
+class WorkRow(Record):
     """What the worker of a pod is at, in table ``inflight``; it changes with each step."""
 
     uid: str
@@ -145,15 +136,6 @@ class WorkRow:
     reasons: dict[str, str] = field(default_factory=dict)  # container -> "Reason\tmessage" (P-102)
     calls: dict[str, Call] = field(default_factory=dict)  # by container, "" for the sandbox
     restarting: bool = False  # all containers are being restarted in place (P-81)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the row as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> WorkRow:
-        """Return the row in a map; BadRecordError says what does not fit."""
-        return from_map(WorkRow, value)
 
 
 @lru_cache(maxsize=512)
@@ -168,7 +150,7 @@ def document_of(pod: Pod) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class StatusRow:
+class StatusRow(Record):
     """The status of a pod as the API shows it."""
 
     uid: str
@@ -182,15 +164,6 @@ class StatusRow:
     def status(self) -> PodStatus:
         """The status."""
         return codec.read(PodStatus, json.loads(self.document))
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the row as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> StatusRow:
-        """Return the row in a map; BadRecordError says what does not fit."""
-        return from_map(StatusRow, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +180,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class EventsRow:
+class EventsRow(Record):
     """The events of one pod, oldest first; a bounded number of them."""
 
     uid: str
@@ -215,34 +188,16 @@ class EventsRow:
     namespace: str
     events: tuple[Event, ...] = ()
 
-    def to_wire(self) -> dict[str, Any]:
-        """Return the row as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> EventsRow:
-        """Return the row in a map; BadRecordError says what does not fit."""
-        return from_map(EventsRow, value)
-
 
 SOURCES_KEY: Final = "sources"  # of table events: no pod has this uid
 
 
 @dataclass(frozen=True, slots=True)
-class SourcesRow:
+class SourcesRow(Record):
     """Where pods come from, and what is wrong there; under ``sources`` in table ``events``."""
 
     delivered: dict[str, bool] = field(default_factory=dict)  # source -> gave its pods once (P-4)
     problems: tuple[str, ...] = ()  # one sentence for each file, field and value
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the row as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> SourcesRow:
-        """Return the row in a map; BadRecordError says what does not fit."""
-        return from_map(SourcesRow, value)
 
 
 class VolumeState(StrEnum):
@@ -271,7 +226,7 @@ class VolumeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class MountsRow:
+class MountsRow(Record):
     """The volumes of one pod; ``version`` is that of the pod's row which they are for.
 
     The row goes away when everything is unmounted and the pod's volume directories are gone.
@@ -285,12 +240,3 @@ class MountsRow:
     def mounted(self) -> bool:
         """Whether every volume is there."""
         return all(v.state is VolumeState.MOUNTED for v in self.volumes)
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the row as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> MountsRow:
-        """Return the row in a map; BadRecordError says what does not fit."""
-        return from_map(MountsRow, value)

@@ -9,10 +9,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from kubelet import durations
-from kubelet.pods.wire import BadRecordError, from_map, to_map
+from kubelet.pods.wire import BadRecordError, Record
 
 __all__ = [
     "RUNTIME_KEY",
@@ -125,7 +125,7 @@ class ContainerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class PodRecord:
+class PodRecord(Record):
     """Everything that the runtime holds of one pod; empty when there is nothing left of it."""
 
     uid: str
@@ -140,15 +140,6 @@ class PodRecord:
     def gone(self) -> bool:
         """Whether the runtime has nothing of this pod."""
         return not self.sandboxes and not self.containers
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the record as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> PodRecord:
-        """Return the record in a map; BadRecordError says what does not fit."""
-        return from_map(PodRecord, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +162,7 @@ class Handler:
 
 
 @dataclass(frozen=True, slots=True)
-class RuntimeRecord:
+class RuntimeRecord(Record):
     """The runtime itself, and how well it is seen.
 
     ``reason`` and ``trouble`` hold no ages, so that the record is written when something changes
@@ -198,15 +189,6 @@ class RuntimeRecord:
     unseen: tuple[str, ...] = ()  # pods that the last full look could not see: see the cache
     foreign: int = 0  # sandboxes and containers that no kubelet made
     problems: tuple[str, ...] = ()  # what else is odd, in words
-
-    def to_wire(self) -> dict[str, Any]:
-        """Return the record as a plain map."""
-        return to_map(self)
-
-    @staticmethod
-    def from_wire(value: object) -> RuntimeRecord:
-        """Return the record in a map; BadRecordError says what does not fit."""
-        return from_map(RuntimeRecord, value)
 
 
 def problem(record: RuntimeRecord, now_ns: int | None = None) -> str | None:

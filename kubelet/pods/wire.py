@@ -9,7 +9,7 @@ import dataclasses
 import enum
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from kubelet.channels.schema import MismatchError, decode
 
@@ -18,6 +18,21 @@ T = TypeVar("T")
 
 class BadRecordError(ValueError):
     """What was read from a table is no record of ours; its text names each misfit."""
+
+
+class Record:
+    """A row of a table: a frozen dataclass that is a plain map there."""
+
+    __slots__ = ()
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return the row as a plain map."""
+        return to_map(self)
+
+    @classmethod
+    def from_wire(cls, value: object) -> Self:
+        """Return the row in a map; BadRecordError says what does not fit."""
+        return from_map(cls, value)
 
 
 def to_map(record: Any) -> dict[str, Any]:

@@ -47,9 +47,19 @@ ALONE: Final = (
         "their names.",
         acted_on_by="config",
     ),
-    Flag("kubeconfig", STRING, "", "How to reach the API server; without it there is none."),
     Flag(
-        "bootstrap-kubeconfig", STRING, "", "How to reach the API server for the first credential."
+        "kubeconfig",
+        STRING,
+        "",
+        "How to reach the API server; without it there is none.",
+        acted_on_by="node",
+    ),
+    Flag(
+        "bootstrap-kubeconfig",
+        STRING,
+        "",
+        "How to reach the API server for the first credential.",
+        acted_on_by="node",
     ),
     Flag(
         "hostname-override",
@@ -65,7 +75,13 @@ ALONE: Final = (
         "The node's address, or one of each family with a comma between.",
         acted_on_by="syncloop",
     ),
-    Flag("cert-dir", STRING, "/var/lib/kubelet/pki", "Directory of certificates."),
+    Flag(
+        "cert-dir",
+        STRING,
+        "/var/lib/kubelet/pki",
+        "Directory of certificates.",
+        acted_on_by="node",
+    ),
     Flag(
         "root-dir",
         STRING,
@@ -73,7 +89,7 @@ ALONE: Final = (
         "Directory of pods, volumes and plugins.",
         acted_on_by="syncloop",
     ),
-    Flag("cloud-provider", STRING, "", 'Must be "external" or empty.'),
+    Flag("cloud-provider", STRING, "", 'Must be "external" or empty.', acted_on_by="node"),
     Flag(
         "node-labels",
         LABELS,

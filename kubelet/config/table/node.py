@@ -30,6 +30,7 @@ CLIENT: Final = (
         "Events sent a second; 0 sets no limit.",
         "event-qps",
         _NOT_NEGATIVE,
+        acted_on_by="node",
     ),
     Field(
         "eventBurst",
@@ -39,6 +40,7 @@ CLIENT: Final = (
         "event-burst",
         _NOT_NEGATIVE,
         zero_unset=True,
+        acted_on_by="node",
     ),
     Field(
         "contentType",
@@ -55,6 +57,7 @@ CLIENT: Final = (
         "Requests to the API server a second.",
         "kube-api-qps",
         _NOT_NEGATIVE,
+        acted_on_by="node",
     ),
     Field(
         "kubeAPIBurst",
@@ -64,19 +67,35 @@ CLIENT: Final = (
         "kube-api-burst",
         _NOT_NEGATIVE,
         zero_unset=True,
+        acted_on_by="node",
     ),
 )
 
 REGISTRATION: Final = (
-    Field("registerNode", BOOL, True, "Create this node's object.", "register-node"),
+    Field(
+        "registerNode",
+        BOOL,
+        True,
+        "Create this node's object.",
+        "register-node",
+        acted_on_by="node",
+    ),
     Field(
         "registerWithTaints",
         TAINTS,
         [],
         "Taints that the node is created with.",
         "register-with-taints",
+        acted_on_by="node",
     ),
-    Field("providerID", STRING, "", "Name of this machine at its provider.", "provider-id"),
+    Field(
+        "providerID",
+        STRING,
+        "",
+        "Name of this machine at its provider.",
+        "provider-id",
+        acted_on_by="node",
+    ),
     Field(
         "nodeStatusUpdateFrequency",
         DURATION,
@@ -84,6 +103,7 @@ REGISTRATION: Final = (
         "How often the node's status is computed.",
         "node-status-update-frequency",
         zero_unset=True,
+        acted_on_by="node",
     ),
     Field(
         "nodeStatusReportFrequency",
@@ -91,6 +111,7 @@ REGISTRATION: Final = (
         "5m0s",
         "How often an unchanged status is sent; follows nodeStatusUpdateFrequency if that is set.",
         zero_unset=True,
+        acted_on_by="node",
     ),
     Field(
         "nodeLeaseDurationSeconds",
@@ -99,6 +120,7 @@ REGISTRATION: Final = (
         "How long the node's lease lasts without renewal.",
         check=checks.at_least(1),
         zero_unset=True,
+        acted_on_by="node",
     ),
     Field(
         "nodeStatusMaxImages",
@@ -107,6 +129,7 @@ REGISTRATION: Final = (
         "Images listed in the node's status; -1 lists all.",
         "node-status-max-images",
         checks.at_least(-1),
+        acted_on_by="node",
     ),
 )
 

@@ -272,6 +272,7 @@ VOLUMES: Final = (
         True,
         "Leave attaching volumes to the controller in the control plane.",
         "enable-controller-attach-detach",
+        acted_on_by="node",
     ),
     Field(
         "configMapAndSecretChangeDetectionStrategy",
@@ -279,6 +280,7 @@ VOLUMES: Final = (
         "Watch",
         "How changes of config maps and secrets are noticed.",
         zero_unset=True,
+        acted_on_by="node",
     ),
     Field(
         "localStorageCapacityIsolation",

@@ -108,6 +108,7 @@ SERVING: Final = (
         "Serving certificate, with intermediates after it.",
         "tls-cert-file",
         relative=True,
+        acted_on_by="node",
     ),
     Field(
         "tlsPrivateKeyFile",
@@ -116,6 +117,7 @@ SERVING: Final = (
         "Private key of tlsCertFile.",
         "tls-private-key-file",
         relative=True,
+        acted_on_by="node",
     ),
     Field(
         "tlsCipherSuites",
@@ -144,6 +146,7 @@ SERVING: Final = (
         False,
         "Renew the client certificate before it expires.",
         "rotate-certificates",
+        acted_on_by="node",
     ),
     Field(
         "serverTLSBootstrap",
@@ -151,6 +154,7 @@ SERVING: Final = (
         False,
         "Ask the API server for the serving certificate.",
         "rotate-server-certificates",
+        acted_on_by="node",
     ),
     Field(
         "authentication.x509.clientCAFile",

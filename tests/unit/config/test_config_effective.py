@@ -111,12 +111,11 @@ def test_masking(files):
 
 def test_unimplemented(files):
     """Nothing is silently ignored: what nobody acts on is listed, with who set it."""
-    loaded = files.load("readOnlyPort: 5\nhealthzPort: 1\n", "--cloud-provider=external").config
+    loaded = files.load("readOnlyPort: 5\nhealthzPort: 1\n", "--runtime-cgroups=/x").config
     path = f"{files.root}/kubelet.yaml"
     assert loaded.unimplemented(only_set=True) == [
         Unimplemented("readOnlyPort", 5, f"file {path}"),
-        Unimplemented("--cloud-provider", "external", "flag --cloud-provider"),
-        Unimplemented("--kubeconfig", "/k", "flag --kubeconfig"),
+        Unimplemented("--runtime-cgroups", "/x", "flag --runtime-cgroups"),
     ]
     everything = {item.name for item in loaded.unimplemented(only_set=False)}
     fields = {row.path for row in FIELDS if row.acted_on_by is None}

@@ -237,7 +237,26 @@ syncFrequency
 systemReserved
 userNamespaces.idsPerPod
 """
+BY_NODE = """
+enableControllerAttachDetach
+eventBurst
+eventRecordQPS
+kubeAPIBurst
+kubeAPIQPS
+nodeLeaseDurationSeconds
+nodeStatusMaxImages
+nodeStatusReportFrequency
+nodeStatusUpdateFrequency
+providerID
+registerNode
+registerWithTaints
+"""
 ACTED_ON = {
+    "configMapAndSecretChangeDetectionStrategy": "node",
+    "rotateCertificates": "node",
+    "serverTLSBootstrap": "node",
+    "tlsCertFile": "node",
+    "tlsPrivateKeyFile": "node",
     "containerRuntimeEndpoint": "pleg",
     "runtimeRequestTimeout": "pleg",
     "healthzPort": "api",
@@ -248,7 +267,9 @@ ACTED_ON = {
     "failSwapOn": "startup",
     "failCgroupV1": "startup",
     "protectKernelDefaults": "startup",
-} | dict.fromkeys(BY_SYNCLOOP.split(), "syncloop")
+}
+ACTED_ON |= dict.fromkeys(BY_SYNCLOOP.split(), "syncloop")
+ACTED_ON |= dict.fromkeys(BY_NODE.split(), "node")
 
 
 def _value(path, text):

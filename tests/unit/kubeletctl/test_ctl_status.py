@@ -127,7 +127,7 @@ def test_younger_process_with_the_same_pid_is_exit_code_2(tree: Tree):
     [
         (b"", "not a state file"),
         (b"[]", "not a state file"),
-        (b'{"schema": 2}', "schema is 2, this kubeletctl reads 1"),
+        (b'{"schema": 2}', "schema is 2, this version reads 1"),
         (b'{"schema": 1}', "version is missing"),
         (b"\xff\xfe\x00", "not a state file"),
     ],

@@ -1,0 +1,1 @@
+"""What the node process has heard from the API server, as the other processes read it."""

@@ -1,0 +1,1 @@
+"""The connection to the API server: who we are there, how bytes go, list and watch."""

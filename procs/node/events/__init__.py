@@ -1,0 +1,1 @@
+"""Events to the API server: counted, bundled and bounded."""

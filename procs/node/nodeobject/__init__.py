@@ -1,0 +1,1 @@
+"""This node's object: registration, status, lease."""

@@ -1,0 +1,1 @@
+"""Objects that pods here refer to, for the processes that need them."""
