@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
+from kubeletctl import cluster
 from kubeletctl.fields import obj, texts
 from kubeletctl.snapshot import GONE, ProcessView, Snapshot
 from kubeletctl.state import ProcessState
@@ -35,19 +36,20 @@ class Problem(NamedTuple):
     weight: Weight = Weight.OWN
 
 
-def find(
+def find(  # noqa: PLR0913 - by name, once
     snapshot: Snapshot,
     tables: Sequence[str] = (),
     *,
     closed: bool = False,
     runtime: str | None = None,
     sources: object = None,
+    connection: object = None,
 ) -> tuple[Problem, ...]:
     """Return all that is wrong, the worst first.
 
     ``tables`` are sentences about tables; ``closed`` says that they may not be read by this user;
     ``runtime`` says what is wrong with the container runtime; ``sources`` is the row about the
-    sources of pods.
+    sources of pods, ``connection`` that about the API server.
     """
     notes = [*snapshot.state.notes, *_undelivered(sources)]
     if closed:
@@ -60,6 +62,10 @@ def find(
         *(Problem(text) for text in tables),
         *([Problem(runtime, Weight.DEPENDENCY)] if runtime else ()),
         *(Problem(text, Weight.DEPENDENCY) for text in texts(sources, "problems")),
+        *(
+            Problem(text, Weight.DEPENDENCY)
+            for text in cluster.problems(connection, snapshot.now_unix)
+        ),
         *(Problem(text, Weight.NOTE) for text in notes),
     )
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from shm.tables import Declaration
 
 SOURCES_KEY: Final = "sources"  # in table events: what is wrong with the sources of pods
+CONNECTION_KEY: Final = "connection"  # in table cluster: how the node stands with its API server
 _PODS: Final = ("pods", "status", "inflight")  # they have a row for each pod, under its uid
 
 
@@ -32,6 +33,7 @@ class Tables(NamedTuple):
     runtime: str = ""  # what the container runtime is
     runtime_problem: str | None = None
     sources: Any = None  # the row about the sources of pods
+    connection: Any = None  # the row about the API server
 
 
 def look(run_dir: RunDir) -> Tables:
@@ -43,7 +45,7 @@ def look(run_dir: RunDir) -> Tables:
         return Tables({}, [], closed=True)
     content: dict[str, dict[str, Any]] = {}
     runtime: tuple[str, str | None] = ("", None)
-    sources: Any = None
+    sources, connection = None, None
     problems = []
     for declaration in TABLES:
         if not _readable(run_dir.path("tables", declaration.name)):
@@ -56,9 +58,11 @@ def look(run_dir: RunDir) -> Tables:
                     runtime = _runtime(reader)
                 elif declaration.name == "events":
                     sources = _value(reader, SOURCES_KEY)
+                elif declaration.name == "cluster":
+                    connection = _value(reader, CONNECTION_KEY)
         except TableError as problem:
             problems.append(f"table {problem.table} is unavailable: {problem.problem}")
-    return Tables(content, problems, False, *runtime, sources)
+    return Tables(content, problems, False, *runtime, sources, connection)
 
 
 def pods(run_dir: RunDir) -> tuple[dict[str, dict[str, Any]], list[str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kubeletctl import podlines, problems, snapshot, tables
+from kubeletctl import cluster, podlines, problems, snapshot, tables
 from kubeletctl.context import Context
 from kubeletctl.errors import FAILED, OK
 from kubeletctl.output import Format, emit
@@ -69,11 +69,16 @@ def run(_options: argparse.Namespace, context: Context) -> int:
         closed=found.closed,
         runtime=found.runtime_problem,
         sources=found.sources,
+        connection=found.connection,
     )
     if context.output is Format.TEXT:
-        print("\n".join(render(context.screen, seen, pods, found.runtime, wrong)))
+        lines = (f"runtime: {found.runtime}" if found.runtime else "", _cluster(seen, found))
+        print("\n".join(render(context.screen, seen, pods, lines, wrong)))
     else:
-        emit(document(seen, [podlines.as_json(one) for one in pods], wrong), context.output)
+        shown = document(seen, [podlines.as_json(one) for one in pods], wrong)
+        if isinstance(found.connection, dict):
+            shown["api_server"] = found.connection
+        emit(shown, context.output)
     return OK if problems.healthy(wrong) else FAILED
 
 
@@ -91,21 +96,26 @@ def document(
     }
 
 
+def _cluster(seen: Snapshot, found: tables.Tables) -> str:
+    line = cluster.line(found.connection, seen.now_unix)
+    return f"API server: {line}" if line else ""
+
+
 def render(
     screen: Screen,
     seen: Snapshot,
     pods: list[PodView],
-    runtime: str,
+    lines: tuple[str, ...],
     wrong: tuple[Problem, ...],
 ) -> list[str]:
-    """Lay out the screen."""
+    """Lay out the screen; ``lines`` are about what the kubelet depends on."""
     return [
         *_head(screen, seen, problems.healthy(wrong)),
         "",
         *table(screen, COLUMNS, [_row(view) for view in seen.processes]),
         "",
         _totals(seen),
-        *([f"runtime: {plain(runtime)}"] if runtime else []),
+        *(plain(line) for line in lines if line),
         *_pods(screen, pods),
         "",
         *_problems(screen, wrong),
