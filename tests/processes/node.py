@@ -105,8 +105,9 @@ class Node:
     def command(self) -> list[str]:
         """The command line."""
         files = [f"--config={self.config_path}", f"--run-dir={self.run_dir}"]
-        own = f"--root-dir={self.run_dir}-root"  # never the one of this machine
-        return [*self._program, *files, own, *self._arguments]
+        # Never those of this machine.
+        own = [f"--root-dir={self.run_dir}-root", f"--cert-dir={self.run_dir}-pki"]
+        return [*self._program, *files, *own, *self._arguments]
 
     # Life.
 

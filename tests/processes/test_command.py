@@ -134,14 +134,14 @@ def test_webhooks_without_an_api_server_are_refused(run_root: Path) -> None:
 
 def test_what_is_set_but_not_acted_on_is_said_once(make_node) -> None:
     """Nothing is silently ignored: one line in the log, and all in kubeletctl."""
-    node = make_node("--cloud-provider=external", config={"eventBurst": 7}).start()
+    node = make_node("--runtime-cgroups=/x", config={"enableContentionProfiling": True}).start()
     lines = [line for line in node.log().splitlines() if "not acted on" in line]
     assert len(lines) == 1
-    assert "eventBurst" in lines[0]
-    assert "cloud-provider" in lines[0]
+    assert "enableContentionProfiling" in lines[0]
+    assert "runtime-cgroups" in lines[0]
     listed = node.ctl("config", "--unimplemented").stdout
-    assert "eventBurst" in listed
-    assert "--cloud-provider" in listed
+    assert "enableContentionProfiling" in listed
+    assert "--runtime-cgroups" in listed
     assert "maxOpenFiles" not in listed
 
 

@@ -111,6 +111,17 @@ GROUPS = {
             "1 to 2 minutes",
             variables=("sigs.k8s.io/cri-tools/pkg/version.Version=v{version}",),
         ),
+        Group(
+            "kubernetes",
+            "k8s.io/kubernetes",
+            ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"),
+            "7 to 13 minutes",
+            variables=(
+                "k8s.io/component-base/version.gitVersion=v{version}",
+                "k8s.io/component-base/version.gitMajor=1",
+                "k8s.io/component-base/version.gitMinor=36",
+            ),
+        ),
     )
 }
 

@@ -1,0 +1,1 @@
+"""A real control plane, real nodes, and tests of both together."""
