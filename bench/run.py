@@ -52,6 +52,7 @@ SECTIONS = (
     ("Channels, microseconds", "bench.channel_bench"),
     ("PLEG", "bench.pleg_bench"),
     ("Pods", "bench.pods_bench"),
+    ("In a cluster, beside the Go kubelet", "bench.cluster_bench"),
 )
 
 
