@@ -101,7 +101,7 @@ def test_node_is_killed_at_random(node):
 def test_others_are_killed(node):
     """Each of the others, alone and together with node."""
     traffic = Traffic(node)
-    with traffic.running():
+    with traffic.running(cut_off=True):
         alone, together = [(kind,) for kind in OTHERS], [("node", kind) for kind in OTHERS]
         for kinds in (*alone, *together) * ROUNDS:
             time.sleep(traffic.chance.uniform(0, 0.5))  # the moment of the next death
@@ -113,7 +113,7 @@ def test_others_are_killed(node):
 def test_the_whole_kubelet_is_killed(node, lost):
     """With its tables or without: containers are left alone, and what was missed is made good."""
     traffic = Traffic(node)
-    with traffic.running(forgetful=lost):
+    with traffic.running(forgetful=lost, cut_off=True):
         leaves = traffic.add(STAYS)
         node.await_pod_ready(leaves)
         time.sleep(traffic.chance.uniform(0.5, 1.5))  # the moment of its death

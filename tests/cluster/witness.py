@@ -19,6 +19,7 @@ from tests.cluster.admin import RETRY_SECONDS, Admin, Json, Refused, Unreachable
 LOOK_SECONDS = 1.0  # of one watch: so long takes the end of a witness at most
 PHASES = ("", "Pending", "Running", "Succeeded", "Failed")
 RANKS = {"waiting": 0, "running": 1, "terminated": 2}
+NEVER_RAN = "StartError"
 UNREACHABLE = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 
 
@@ -151,14 +152,20 @@ def _ahead(before: dict[str, Any], after: dict[str, Any]) -> bool:
 
 
 def _other_containers(name: str, states: list[Json]) -> Iterator[str]:
-    """Containers that are another one without having been counted."""
+    """Containers that are another one than ran before, without having been counted."""
     known: dict[tuple[str, int], str] = {}
     for state in states:
         for container in state["status"].get("containerStatuses") or ():
             key = container["name"], container["restartCount"]
             found = container.get("containerID", "")
-            if found and known.setdefault(key, found) != found:
+            if found and _ran(container) and known.setdefault(key, found) != found:
                 yield f"{name}: {key} is {found}, and was {known[key]}"
+
+
+def _ran(container: Json) -> bool:
+    """Whether a container runs or has run; one whose start was given up has not."""
+    state = container.get("state") or {}
+    return "running" in state or state.get("terminated", {}).get("reason", NEVER_RAN) != NEVER_RAN
 
 
 def _wavering(name: str, states: list[Json]) -> Iterator[str]:
