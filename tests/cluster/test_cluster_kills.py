@@ -204,7 +204,7 @@ def test_the_api_server_is_away(node, cluster):
     assert renewed < SOON
     assert converged < OUTAGE
     assert away.requests < 30 + 8 * away.seconds
-    assert after < 50 + 15 * len(traffic.wanted)
+    assert after < 50 + 15 * len(traffic.pods.states)
     traffic.never_unready()
 
 

@@ -323,8 +323,9 @@ class Traffic:
         for name, uid in {**self.wanted, **self.dropped}.items():
             started, starts = counts[name, "Started"], self.starts(name)
             reasons = {reason: n for (about, reason), n in counts.items() if about == name}
-            # Who is deleted in the middle of a start may not have written anything.
-            fits = starts - self.slack <= started <= starts + (name in self.dropped)
+            # Who is deleted in the middle of a start may have been started without a word, or
+            # may have been told to have started and not have written anything.
+            fits = abs(started - starts) <= (name in self.dropped) + self.slack
             assert fits, (name, self.kinds[name], name in self.dropped, starts, reasons)
             if uid in self.ran:
                 assert counts[name, "Killing"] == 1, (name, counts[name, "Killing"])
