@@ -18,11 +18,12 @@ python_is_new_enough() {
 }
 
 # find_python NAMED [CANDIDATE...]: prints the interpreter that was named, or, with an empty name, the
-# first that is new enough.
+# first that runs and is new enough. From 3.12 on the processes share more of their memory, so those
+# come before the system's own; 3.14 comes last, because it was not tried.
 find_python() {
 	local named=$1 candidate
 	shift
-	local -a candidates=("$@" python3 python3.14 python3.13 python3.12 python3.11)
+	local -a candidates=("$@" python3.13 python3.12 python3 python3.11 python3.14)
 	[ -z "$named" ] || candidates=("$named")
 	for candidate in "${candidates[@]}"; do
 		if command -v "$candidate" >/dev/null && python_is_new_enough "$candidate"; then

@@ -33,7 +33,7 @@ make_venv() {
 		rm -rf $venv
 	fi
 	if [ ! -e $venv ]; then
-		python=$(find_python "${PYTHON:-}")
+		python=$(find_python "${PYTHON:-}" python3)
 		ensure_venv_module "$python" $log
 		say "Making $venv with $python ($("$python" -V))"
 		# The mark comes first, so that no instant is without one or the other.

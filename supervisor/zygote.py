@@ -11,8 +11,8 @@ first fork, in this order:
 - from Python 3.12 on, what exists is made immortal, as the interpreter's own constants are: its
   references are not counted any more (:mod:`supervisor.immortal`);
 - free memory goes back to the kernel, and so does what only imports have read; the slots that are
-  left free between objects are filled, so that a child's own objects lie side by side on pages
-  of their own.
+  left free between objects, and the C library's free chunks (:mod:`supervisor.heap`), are filled,
+  so that what a child makes lies side by side on pages of its own.
 
 Without the immortals, all of it makes the idle tree, gRPC included, about a seventh smaller; they
 take off another fifth.
@@ -31,9 +31,9 @@ import sys
 from collections.abc import Iterable
 from typing import Final
 
+from supervisor import heap
 from supervisor.immortal import immortalise
 
-_M_ARENA_MAX: Final = -8
 _MADV_DONTNEED: Final = 4
 _WARM_RUNS: Final = 12  # CPython specialises a function at its eighth call
 _BYTES_HEADER: Final = 33  # of a bytes object
@@ -56,19 +56,18 @@ def settle(modules: Iterable[str]) -> None:
     _warm()
     gc.collect()
     immortalise()
-    with contextlib.suppress(AttributeError):  # another libc: only memory is at stake
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)  # one heap for all threads of a child
+    heap.use_one()
     give_back()
     _fill()
+    heap.fill()
     gc.freeze()
 
 
 def give_back() -> None:
     """Return to the kernel what a start has left behind: free memory, and code run once."""
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL(None)
-        libc.malloc_trim(0)
-        _unmap_clean(libc)
+    heap.trim()
+    with contextlib.suppress(OSError):
+        _unmap_clean(ctypes.CDLL(None))
 
 
 def _warm() -> None:

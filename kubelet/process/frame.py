@@ -14,6 +14,7 @@ import faulthandler
 import importlib
 import os
 import signal
+import time
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -27,6 +28,7 @@ from kubelet.process.heartbeat import Heartbeat
 from kubelet.process.operations import pod_of
 from kubelet.process.process import Process, RestartWantedError
 from kubelet.process.requests import CommonRequests
+from kubelet.process.rest import Rest
 from kubelet.process.tables import Tables
 from shm.board import RowWriter
 from shm.recorder import RecorderWriter
@@ -105,6 +107,7 @@ async def _live(process: Process, launch: Launch, main: Main, peers: PeerBook) -
             process.row.set_phase("running")
             process.heartbeat.start(launch.first_heartbeat)
             loop.call_later(_SETTLED_SECONDS, give_back)
+            process.heartbeat.on_tick(_rest_after(Rest()))
             process.record("started", f"pid {os.getpid()}")
             await main(process)
             process.row.set_phase("stopping")
@@ -112,6 +115,14 @@ async def _live(process: Process, launch: Launch, main: Main, peers: PeerBook) -
         finally:
             process.leave()
             await channels.close()
+
+
+def _rest_after(rest: Rest) -> Callable[[], None]:
+    def tick() -> None:
+        if rest.begins(time.process_time()):
+            give_back()
+
+    return tick
 
 
 def _unhandled(process: Process, context: dict[str, Any]) -> None:

@@ -31,6 +31,15 @@ def test_an_old_python_is_passed_over(tmp_path: Path) -> None:
     assert bash("find_python ''", str(tmp_path)).stdout.strip() == str(tmp_path / "python3.12")
 
 
+def test_the_lightest_python_that_runs_is_taken(tmp_path: Path) -> None:
+    """One that shares more goes before the default one; a shim that does not run is passed over."""
+    write_program(tmp_path / "python3", "exit 0")
+    write_program(tmp_path / "python3.13", "exit 127")
+    write_program(tmp_path / "python3.12", "exit 0")
+
+    assert bash("find_python ''", str(tmp_path)).stdout.strip() == str(tmp_path / "python3.12")
+
+
 def test_no_python_says_what_to_do(tmp_path: Path) -> None:
     """With no interpreter that is new enough, the error names what was tried and the remedy."""
     write_program(tmp_path / "python3", "exit 1")
@@ -38,7 +47,9 @@ def test_no_python_says_what_to_do(tmp_path: Path) -> None:
     result = bash("find_python ''", str(tmp_path))
 
     assert result.returncode == 1
-    assert "no Python 3.11 or newer found (looked at: python3 python3.14" in result.stderr
+    assert (
+        "no Python 3.11 or newer found (looked at: python3.13 python3.12 python3 " in result.stderr
+    )
     assert "apt-get install python3 python3-venv" in result.stderr
 
 

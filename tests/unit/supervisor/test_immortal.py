@@ -19,6 +19,7 @@ def count(known):
 
 thing, text, bag = Thing(), "some text of ours " * 3, {}
 assert immortalise() is True
+assert not [known for known in gc.get_objects() if type(known) is memoryview]  # nothing is left
 before = [count(known) for known in (thing, Thing, text, bag, json.dumps, json.dumps.__code__)]
 held = [(thing, Thing, text, bag, json.dumps, json.dumps.__code__) for _ in range(100)]
 made = [Thing() for _ in range(1000)]  # each counts a reference to its class, if that is counted
