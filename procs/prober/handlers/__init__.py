@@ -1,0 +1,1 @@
+"""What a probe does: exec, httpGet, tcpSocket, grpc."""
