@@ -108,7 +108,7 @@ bench: setup ## Measure, and compare with the bars
 	@$(VENV)/bin/python -m bench.run
 
 .PHONY: proto
-proto: setup ## Write the CRI stubs anew from kubelet/cri/api.proto
+proto: setup ## Write the stubs of all wire types (*.proto) anew
 	@$(VENV)/bin/python -m kubelet.cri.generate
 
 .PHONY: lock

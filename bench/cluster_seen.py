@@ -93,15 +93,17 @@ def cpu_seconds(root: int) -> float:
 def memory_mib(root: int) -> float:
     """The tree's proportional share of memory, in MiB.
 
-    What this process has of the same files is counted as the tree's, too: nobody measures on a
-    node, and without this process the whole page would be the tree's.
+    What this process has of the same files' pages is counted as the tree's, too: nobody measures on
+    a node, and without this process the whole page would be the tree's. Pages that it has alone
+    are its own.
     """
     pids = tree(root)
     files: dict[str, int] = {}
     for pid in pids:
         for file, size in _file_pss(pid).items():
             files[file] = files.get(file, 0) + size
-    lent = sum(min(size, files.get(file, 0)) for file, size in _file_pss(os.getpid()).items())
+    own = _file_pss(os.getpid(), shared_only=True)
+    lent = sum(min(size, files.get(file, 0)) for file, size in own.items())
     return (sum(_pss(pid) for pid in pids) + lent) / 1024
 
 
@@ -118,16 +120,17 @@ def _pss(pid: int) -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
-def _file_pss(pid: int) -> dict[str, int]:
-    """The share that a process has in each file, in KiB."""
+def _file_pss(pid: int, *, shared_only: bool = False) -> dict[str, int]:
+    """The share that a process has in each file, in KiB; without the pages that it has alone."""
     found: dict[str, int] = {}
+    sign = {"Pss:": 1} | ({"Private_Clean:": -1, "Private_Dirty:": -1} if shared_only else {})
     file = ""
     for line in _lines(f"/proc/{pid}/smaps"):
         words = line.split()
         if not words[0].endswith(":"):
             file = words[5] if len(words) > 5 and words[5].startswith("/") else ""
-        elif words[0] == "Pss:" and file:
-            found[file] = found.get(file, 0) + int(words[1])
+        elif words[0] in sign and file:
+            found[file] = found.get(file, 0) + sign[words[0]] * int(words[1])
     return found
 
 

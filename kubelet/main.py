@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kubelet import __version__, config, quantities, startup
+from kubelet import __version__, config, quantities, sharing, startup
 from kubelet import logging as klog
 from kubelet.config import Effective
 from supervisor import boot, kinds, privileges, reload
@@ -84,6 +84,7 @@ def _start(loaded: config.Loaded) -> int:
     for note in settings.notes:
         log.info("Noted", note=note)
     held = boot.claim(settings, legacy)
+    _share_root(effective)
     notifier = Notifier(os.environ)
     if not notifier.connected:
         log.v(1, "No NOTIFY_SOCKET: nobody is told when this is ready")
@@ -154,11 +155,23 @@ def _check_node(effective: Effective) -> list[str]:
     for finding in (*startup.check(effective), *startup.apply(effective)):
         if finding.severity is startup.Severity.ERROR:
             problems.append(finding.text)
-        elif finding.severity is startup.Severity.WARNING:
-            log.warning("Node", finding=finding.text)
         else:
-            log.info("Node", finding=finding.text)
+            _log(finding)
     return problems
+
+
+def _share_root(effective: Effective) -> None:
+    """Make the root directory a shared mount, now that nothing speaks against a start (L-2)."""
+    finding = sharing.share(os.path.abspath(effective.str("--root-dir")))
+    if finding is not None:
+        _log(finding)
+
+
+def _log(finding: startup.Finding) -> None:
+    if finding.severity is startup.Severity.WARNING:
+        log.warning("Node", finding=finding.text)
+    else:
+        log.info("Node", finding=finding.text)
 
 
 def _trial(effective: Effective) -> int:

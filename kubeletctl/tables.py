@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 SOURCES_KEY: Final = "sources"  # in table events: what is wrong with the sources of pods
 CONNECTION_KEY: Final = "connection"  # in table cluster: how the node stands with its API server
+MOUNTS: Final = "mounts"
 _PODS: Final = ("pods", "status", "inflight")  # they have a row for each pod, under its uid
 
 
 class Tables(NamedTuple):
     """What the tables say, and what is wrong with them."""
 
-    content: dict[str, dict[str, Any]]  # of the tables about pods: table -> uid -> row
+    content: dict[str, dict[str, Any]]  # table -> uid -> row, of pods and of their volumes
     problems: list[str]  # a sentence per table that cannot be read
     closed: bool  # they are not for this user to read, which is nobody's fault
     runtime: str = ""  # what the container runtime is
@@ -52,7 +53,7 @@ def look(run_dir: RunDir) -> Tables:
             return Tables({}, [], closed=True)
         try:
             with _attached(run_dir, declaration) as reader:
-                if declaration.name in _PODS:
+                if declaration.name in {*_PODS, MOUNTS}:
                     content[declaration.name] = _content(reader)
                 elif declaration.name == "runtime":
                     runtime = _runtime(reader)

@@ -16,10 +16,12 @@ from kubelet.pods.rows import (
     WorkerState,
     WorkRow,
 )
-from kubeletctl import moments
-from kubeletctl.fields import Document, flag, obj, objs, text, whole
+from kubeletctl import moments, unready
+from kubeletctl.fields import Document, obj, objs, text, whole
 from kubeletctl.podstate import TERMINAL, TERMINATING, Summary, condition, running_init
+from kubeletctl.probes import Probe
 from kubeletctl.state import Quarantined
+from kubeletctl.volumes import LONG_NS
 from kubeletctl.words import age, count
 
 _RECENT_NS = 600 * 10**9  # a warning that is older explains nothing any more
@@ -39,6 +41,7 @@ class Facts:
     summary: Summary
     now_ns: int  # wall clock
     volumes: tuple[VolumeRow, ...] = ()
+    probes: tuple[Probe, ...] = ()
     events: tuple[Event, ...] = ()
     undelivered: tuple[str, ...] = ()  # sources that have not given their pods yet
     runtime: str = ""  # what is wrong with the container runtime
@@ -261,7 +264,7 @@ def _waiting(facts: Facts) -> Iterator[str]:
         yield from _initializing(facts)
         yield from _reasons(facts)
         yield from _backoffs(facts)
-        yield from _unready(facts)
+        yield from unready.explain(facts.document, facts.status, facts.probes, facts.now_ns)
 
 
 def wait_sentences(wait: Wait, now_ns: int) -> Iterator[str]:
@@ -279,10 +282,12 @@ def wait_sentences(wait: Wait, now_ns: int) -> Iterator[str]:
 
 
 def _volumes(facts: Facts) -> Iterator[str]:
-    told = {wait.what for wait in facts.work.waits}
+    told = tuple(wait.what for wait in facts.work.waits)
     for one in facts.volumes:
-        about = {f"volume {one.name} to be mounted", f"volume {one.name} to be unmounted"}
-        if one.state is VolumeState.MOUNTED or told & about:
+        about = f"volume {one.name} to be "
+        if any(what.startswith(about) for what in told):
+            continue
+        if one.state is VolumeState.MOUNTED and not _takes_long(one, facts.now_ns):
             continue
         since = f" {moments.since(one.since_ns, facts.now_ns)}" if one.since_ns else ""
         why = f": {one.reason}" if one.reason else ""
@@ -291,7 +296,15 @@ def _volumes(facts: Facts) -> Iterator[str]:
             if one.retry_ns
             else ""
         )
-        yield f"volume {one.name} is {one.state.value}{since}{why}{again}"
+        claim = f" (claim {one.claim})" if one.claim else ""
+        yield f"volume {one.name}{claim} is {one.state.value}{since}{why}{again}"
+        if one.operation:
+            began = moments.since(one.operation_ns, facts.now_ns)
+            yield f"under way for it is {one.operation}, {began}"
+
+
+def _takes_long(one: VolumeRow, now_ns: int) -> bool:
+    return bool(one.operation and one.operation_ns) and now_ns - one.operation_ns >= LONG_NS
 
 
 def _initializing(facts: Facts) -> Iterator[str]:
@@ -335,31 +348,6 @@ def _slowed(key: str) -> str:
         return f"image {image}"
     parts = key.split("/")
     return f"container {parts[-2] if len(parts) > 1 else key}"
-
-
-def _unready(facts: Facts) -> Iterator[str]:
-    """Tell of containers that run and are not ready, and of gates that are not open."""
-    spec = obj(facts.document, "spec")
-    probes = {text(one, "name"): one for one in objs(spec, "containers")}
-    for name, status in _containers(facts):
-        if "running" not in obj(status, "state") or flag(status, "ready") or name not in probes:
-            continue
-        since = moments.since(
-            moments.parsed(text(obj(status, "state", "running"), "startedAt")), facts.now_ns
-        )
-        started = status.get("started") is not False
-        probe = "readiness" if started else "startup"
-        if obj(probes[name], f"{probe}Probe"):
-            yield f"container {name} runs {since}, but its {probe} probe has not succeeded"
-        else:
-            yield f"container {name} runs {since} and is about to be ready"
-    closed = [
-        text(gate, "conditionType")
-        for gate in objs(spec, "readinessGates")
-        if condition(facts.status, text(gate, "conditionType")) != "True"
-    ]
-    if closed:
-        yield f"its readiness gates wait for conditions that others set: {', '.join(closed)}"
 
 
 # --- what is around it ---

@@ -42,8 +42,8 @@ KINDS: Final[tuple[Kind, ...]] = (
         entry="procs.syncloop.main:main",
         summary="desired and observed pods to actions on the runtime",
         root=True,
-        # It binds parts of volumes, and leases manifests, so as not to read half of one.
-        capabilities=_caps(*_FILES, "CAP_KILL", "CAP_LEASE", "CAP_SYS_ADMIN"),
+        # It leases manifests, so as not to read half of one.
+        capabilities=_caps(*_FILES, "CAP_KILL", "CAP_LEASE"),
         memory_limit=512 * MIB,
         oom_score_adj=-999,
         stop_stage=2,
@@ -107,7 +107,10 @@ KINDS: Final[tuple[Kind, ...]] = (
         entry="procs.volumes.main:main",
         summary="mounts and unmounts",
         root=True,
-        capabilities=_caps(*_FILES, "CAP_SYS_ADMIN", "CAP_MKNOD", "CAP_SYS_CHROOT"),
+        # Programs that mount network file systems speak from ports that only root has.
+        capabilities=_caps(
+            *_FILES, "CAP_SYS_ADMIN", "CAP_MKNOD", "CAP_SYS_CHROOT", "CAP_NET_BIND_SERVICE"
+        ),
         memory_limit=512 * MIB,
         oom_score_adj=-999,
         stop_stage=2,

@@ -21,6 +21,7 @@ CAPABILITIES: Final[dict[str, int]] = {
     "CAP_FOWNER": 3,
     "CAP_FSETID": 4,
     "CAP_KILL": 5,
+    "CAP_NET_BIND_SERVICE": 10,
     "CAP_SYS_CHROOT": 18,
     "CAP_SYS_ADMIN": 21,
     "CAP_SYS_RESOURCE": 24,

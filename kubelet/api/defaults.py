@@ -304,8 +304,8 @@ def _projection(part: VolumeProjection) -> VolumeProjection:
         files = tuple(_file(file) for file in downward.items)
         part = replace(part, downward_api=replace(downward, items=files))
     if certificate is not None:
-        filled = {"maxExpirationSeconds": CERTIFICATE_SECONDS, **certificate}
-        part = replace(part, pod_certificate=filled)
+        seconds = _or(certificate.max_expiration_seconds, CERTIFICATE_SECONDS)
+        part = replace(part, pod_certificate=replace(certificate, max_expiration_seconds=seconds))
     return part
 
 

@@ -159,6 +159,19 @@ class DownwardAPIProjection:
 
 
 @dataclass(frozen=True, slots=True)
+class PodCertificateProjection:
+    """``PodCertificateProjection`` of core/v1."""
+
+    certificate_chain_path: str = ""
+    credential_bundle_path: str = ""
+    key_path: str = ""
+    key_type: str = ""
+    max_expiration_seconds: int | None = None
+    signer_name: str = ""
+    user_annotations: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SecretProjection:
     """``SecretProjection`` of core/v1."""
 
@@ -184,7 +197,7 @@ class VolumeProjection:
     cluster_trust_bundle: ClusterTrustBundleProjection | None = None
     config_map: ConfigMapProjection | None = None
     downward_api: DownwardAPIProjection | None = None
-    pod_certificate: dict[str, Any] | None = None
+    pod_certificate: PodCertificateProjection | None = None
     secret: SecretProjection | None = None
     service_account_token: ServiceAccountTokenProjection | None = None
 

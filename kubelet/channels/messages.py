@@ -382,3 +382,121 @@ class ServingPair:
 @dataclass(frozen=True, slots=True)
 class ServingCertificate(Request[ServingPair]):
     """Asks for what this node's servers show: they have no right to read the key themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubPathPrepared:
+    """Where a part of a volume is bound to; ``error`` says why it is not."""
+
+    path: str
+    error: str = ""
+
+
+@request("prepare-subpath", allowed={"syncloop"}, handled_by={"volumes"})
+@dataclass(frozen=True, slots=True)
+class PrepareSubPath(Request[SubPathPrepared]):
+    """Has a part of a mounted volume bound to a place that no container can change (L-32)."""
+
+    pod: str
+    container: str
+    index: int  # of the container's volume mounts
+    volume: str
+    path: str  # inside the volume, already expanded
+
+
+@dataclass(frozen=True, slots=True)
+class FileKeyRead:
+    """The value of a variable that stands in a file; None: the file has no such key."""
+
+    value: str | None = None
+    error: str = ""
+
+
+@request("read-file-key", allowed={"syncloop"}, handled_by={"volumes"})
+@dataclass(frozen=True, slots=True)
+class ReadFileKey(Request[FileKeyRead]):
+    """Asks for a variable out of a file in an emptyDir of a pod (P-174)."""
+
+    pod: str
+    volume: str
+    path: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class AllPodsKnown:
+    """Whether every source has delivered its pods once (P-4): who is not known then is gone."""
+
+    known: bool
+
+
+@request("pods-known", allowed={"volumes"}, handled_by={"syncloop"})
+@dataclass(frozen=True, slots=True)
+class PodsKnown(Request[AllPodsKnown]):
+    """Asks whether table pods holds all pods of this node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """What the API server has of a VolumeAttachment (L-44)."""
+
+    found: bool
+    attached: bool = False
+    metadata: dict[str, str] = field(default_factory=dict)  # the publish context
+    attach_error: str = ""  # what the attacher said last
+    attach_code: int = 0  # and the gRPC code of it, where it is given; 8: no room (L-17)
+    error: str = ""  # why the API server did not say
+
+
+@request("get-attachment", allowed={"volumes"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class GetAttachment(Request[Attachment]):
+    """Asks for a VolumeAttachment by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CsiDriverNoted:
+    """The API server knows of it; ``error`` says why it does not."""
+
+    error: str = ""
+
+
+@request("register-csi-driver", allowed={"volumes"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class RegisterCsiDriver(Request[CsiDriverNoted]):
+    """Has CSINode, the node's annotation and its topology labels name a driver (L-41)."""
+
+    name: str
+    node_id: str
+    max_volumes: int = 0  # 0: no limit
+    topology: dict[str, str] = field(default_factory=dict)
+
+
+@request("unregister-csi-driver", allowed={"volumes"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class UnregisterCsiDriver(Request[CsiDriverNoted]):
+    """Has CSINode and the node's annotation name a driver no more."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimNoted:
+    """The claim's status says so now; ``error`` says why it does not."""
+
+    error: str = ""
+
+
+@request("note-claim-resize", allowed={"volumes"}, handled_by={"node"})
+@dataclass(frozen=True, slots=True)
+class NoteClaimResize(Request[ClaimNoted]):
+    """Has a claim's status say how growing its file system went (L-16)."""
+
+    namespace: str
+    name: str
+    step: Literal["begun", "done", "failed"]
+    capacity: str = ""  # of the claim now, where it is done
+    error: str = ""
+    infeasible: bool = False  # of what failed: trying again is of no use

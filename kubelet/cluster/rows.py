@@ -59,6 +59,11 @@ def class_key(name: str) -> str:
     return f"runtimeclass//{name}"
 
 
+def driver_key(name: str) -> str:
+    """Return the key of a CSI driver."""
+    return f"csidriver//{name}"
+
+
 @dataclass(frozen=True, slots=True)
 class NodeRow(Record):
     """This node's own object, under ``node``; without a document there is none, for all we know."""
@@ -75,6 +80,7 @@ class ListedRow(Record):
     services: bool = False
     runtime_classes: bool = False
     node: bool = False
+    csi_drivers: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,30 @@ class RuntimeClassRow(Record):
 
     name: str
     handler: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequestRow:
+    """A service account token that a CSI driver wants of each pod (L-45)."""
+
+    audience: str
+    seconds: int = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class CsiDriverRow(Record):
+    """A CSIDriver object: what a kubelet must know of a driver beside what it says itself."""
+
+    name: str
+    attach_required: bool = True
+    pod_info_on_mount: bool = False
+    fs_group_policy: str = "ReadWriteOnceWithFSType"
+    lifecycle_modes: tuple[str, ...] = ("Persistent",)
+    requires_republish: bool = False
+    token_requests: tuple[TokenRequestRow, ...] = ()
+    tokens_in_secrets: bool = False  # spec.serviceAccountTokenInSecrets
+    selinux_mount: bool = False
+    update_seconds: int = 0  # spec.nodeAllocatableUpdatePeriodSeconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +166,8 @@ SECRET: Final = "secret"  # noqa: S105 - a kind
 CONFIG_MAP: Final = "configmap"
 CLAIM: Final = "claim"
 TOKEN: Final = "token"  # noqa: S105 - a kind
+TRUST: Final = "trust"
+CERTIFICATE: Final = "certificate"
 
 
 _LONG_AUDIENCE: Final = 200  # bytes: a key has room for no more than 384
@@ -151,6 +183,20 @@ def token_key(pod_uid: str, audience: str, seconds: int) -> str:
     if len(audience.encode(errors="replace")) > _LONG_AUDIENCE:  # it may be any text
         audience = "sha256:" + sha256(audience.encode(errors="replace")).hexdigest()
     return f"{TOKEN}/{pod_uid}/{seconds}/{audience}"
+
+
+def trust_key(name: str, signer: str, selector: str) -> str:
+    """Return the key of trust anchors: one object by its name, or all of a signer (L-27).
+
+    ``selector`` is the label selector as text, in the form of a query; "": it selects nothing.
+    """
+    asked = f"{name}\0{signer}\0{selector}".encode(errors="replace")
+    return f"{TRUST}//{sha256(asked).hexdigest()}"
+
+
+def certificate_key(pod_uid: str, volume: str, index: int) -> str:
+    """Return the key of a pod's certificate: of one source of one projected volume (L-28)."""
+    return f"{CERTIFICATE}/{pod_uid}/{volume}/{index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,3 +245,26 @@ class TokenRow(Record):
     issued_ns: int = 0  # wall clock
     expires_ns: int = 0
     error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TrustRow(Record):
+    """Trust anchors: those of one ClusterTrustBundle, or of all that a signer and labels select."""
+
+    found: bool = False  # there is such a one, or at least one
+    pem: bytes = b""  # each certificate once, in no order that means anything
+    error: str = ""
+    read_ns: int = 0  # wall clock
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class CertificateRow(Record):
+    """A pod's key and certificate; without a chain there is none yet, and ``error`` says why."""
+
+    pod_uid: str
+    key_pem: bytes = b""
+    chain_pem: bytes = b""
+    not_after_ns: int = 0  # wall clock
+    refresh_ns: int = 0  # wall clock: replaced from then on
+    error: str = ""
+    fatal: bool = False  # the request was denied or failed: nothing will come of asking again

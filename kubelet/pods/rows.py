@@ -159,6 +159,7 @@ class StatusRow(Record):
     version: int  # counts up with each change
     document: bytes  # the PodStatus's JSON
     finished: bool = False  # all of it is gone from the node: the API object may go (P-34, P-41)
+    hooked: tuple[str, ...] = ()  # ids of containers whose postStart hook still runs: no probe yet
 
     @property
     def status(self) -> PodStatus:
@@ -223,6 +224,47 @@ class VolumeRow:
     reason: str = ""  # why it is not mounted, in words
     since_ns: int = 0  # wall clock: in this state
     retry_ns: int = 0  # wall clock: tried again then
+    operation: str = ""  # what is under way: "mount -t nfs", "NodePublishVolume of <driver>"
+    operation_ns: int = 0  # wall clock: since when
+    spec: str = ""  # the name of its directory, where that is not its own: a persistent volume's
+    block: bool = False  # host_path is a device, for volumeDevices
+    device: str = ""  # of what a controller attaches: its name in the node's status (L-13)
+    claim: str = ""  # namespace/name of the claim that it is for
+    fatal: str = ""  # the pod is to fail with this reason, for which ``reason`` is the message
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeStats:
+    """How full one volume of a pod is (L-50); -1: not known."""
+
+    name: str
+    at_ns: int = 0  # wall clock: when it was looked at
+    capacity: int = -1  # bytes
+    available: int = -1
+    used: int = -1
+    inodes: int = -1
+    inodes_free: int = -1
+    inodes_used: int = -1
+    claim: str = ""  # namespace/name
+    medium: str = ""  # of an emptyDir: "", Memory, HugePages
+    size_limit: int = 0  # of an emptyDir, bytes; 0: none
+    ephemeral: bool = False  # it is the pod's own use of the node's disk
+    abnormal: bool | None = None  # what a CSI driver says of its condition; None: nothing
+    message: str = ""  # and in which words
+    error: str = ""  # why nothing newer is known
+
+
+VOLUME_STATS: Final = "volumestats"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeStatsRow(Record):
+    """How full the volumes of one pod are."""
+
+    uid: str
+    name: str
+    namespace: str
+    volumes: tuple[VolumeStats, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

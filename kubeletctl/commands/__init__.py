@@ -14,6 +14,8 @@ VERBS: Final = (
     "get",
     "describe",
     "why",
+    "probes",
+    "orphans",
     "trace",
     "logs",
     "apply",

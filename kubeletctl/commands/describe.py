@@ -11,6 +11,7 @@ import argparse
 import time
 
 from kubeletctl import pods, tables
+from kubeletctl.commands import probes
 from kubeletctl.commands.get import named
 from kubeletctl.context import Context
 from kubeletctl.describing import pod as description
@@ -43,7 +44,8 @@ def run(options: argparse.Namespace, context: Context) -> int:
     texts = []
     for one in chosen:
         events, mounts = rows(one, context.run_dir)
-        texts.append("\n".join(description.describe(one, events, mounts, node, now_ns)))
+        asked = probes.load([one], context.run_dir)
+        texts.append("\n".join(description.describe(one, events, mounts, asked, node, now_ns)))
     print("\n\n\n".join(texts))
     return OK
 
@@ -57,7 +59,12 @@ def rows(one: PodView, run_dir: RunDir) -> tuple[list[dict[str, object]], dict[s
 def document(one: PodView, run_dir: RunDir) -> dict[str, object]:
     """Return for programs what the description is made of."""
     events, mounts = rows(one, run_dir)
-    return {"pod": pods.api_object(one), "events": events, "volumes": objs(mounts, "volumes")}
+    return {
+        "pod": pods.api_object(one),
+        "events": events,
+        "volumes": objs(mounts, "volumes"),
+        "probes": [found.as_json() for found in probes.load([one], run_dir)],
+    }
 
 
 def _node(run_dir: RunDir) -> str:

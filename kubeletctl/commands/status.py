@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kubeletctl import cluster, podlines, problems, snapshot, tables
+from kubeletctl import cluster, podlines, problems, snapshot, tables, volumes
 from kubeletctl.context import Context
 from kubeletctl.errors import FAILED, OK
 from kubeletctl.output import Format, emit
@@ -22,6 +22,7 @@ from kubeletctl.pods import PodView, views
 from kubeletctl.problems import Problem, Weight
 from kubeletctl.screen import Cell, Column, Screen, Style, table, wrap
 from kubeletctl.snapshot import ProcessView, Snapshot
+from kubeletctl.volumes import SlowVolume
 from kubeletctl.words import age, count, local_time, number, plain, short_age
 
 PODS_LISTED = 10  # of those that are not ready
@@ -71,11 +72,12 @@ def run(_options: argparse.Namespace, context: Context) -> int:
         sources=found.sources,
         connection=found.connection,
     )
+    slow = _volumes(found, seen)
     if context.output is Format.TEXT:
         lines = (f"runtime: {found.runtime}" if found.runtime else "", _cluster(seen, found))
-        print("\n".join(render(context.screen, seen, pods, lines, wrong)))
+        print("\n".join(render(context.screen, seen, pods, lines, wrong, slow=slow)))
     else:
-        shown = document(seen, [podlines.as_json(one) for one in pods], wrong)
+        shown = document(seen, [podlines.as_json(one) for one in pods], slow, wrong)
         if isinstance(found.connection, dict):
             shown["api_server"] = found.connection
         emit(shown, context.output)
@@ -83,7 +85,10 @@ def run(_options: argparse.Namespace, context: Context) -> int:
 
 
 def document(
-    seen: Snapshot, pods: list[dict[str, Any]], wrong: tuple[Problem, ...]
+    seen: Snapshot,
+    pods: list[dict[str, Any]],
+    slow: list[SlowVolume],
+    wrong: tuple[Problem, ...],
 ) -> dict[str, Any]:
     """Return what ``-o json`` prints."""
     return {
@@ -92,6 +97,7 @@ def document(
         "uptime_seconds": seen.uptime_seconds,
         "processes": [view.as_json() for view in seen.processes],
         "pods": pods,
+        "volumes": [one.as_json() for one in slow],
         "problems": [problem.text for problem in wrong if problem.weight is not Weight.NOTE],
     }
 
@@ -101,12 +107,20 @@ def _cluster(seen: Snapshot, found: tables.Tables) -> str:
     return f"API server: {line}" if line else ""
 
 
-def render(
+def _volumes(found: tables.Tables, seen: Snapshot) -> list[SlowVolume]:
+    """Return the volumes that take long or have failed."""
+    names = {one.uid: one.full for one in views(found.content)}
+    return volumes.find(found.content.get(tables.MOUNTS, {}), names, int(seen.now_unix * 1e9))
+
+
+def render(  # noqa: PLR0913 - each is a part of the screen
     screen: Screen,
     seen: Snapshot,
     pods: list[PodView],
     lines: tuple[str, ...],
     wrong: tuple[Problem, ...],
+    *,
+    slow: list[SlowVolume],
 ) -> list[str]:
     """Lay out the screen; ``lines`` are about what the kubelet depends on."""
     return [
@@ -117,6 +131,7 @@ def render(
         _totals(seen),
         *(plain(line) for line in lines if line),
         *_pods(screen, pods),
+        *_slow_volumes(screen, slow, seen),
         "",
         *_problems(screen, wrong),
     ]
@@ -177,6 +192,14 @@ def _pods(screen: Screen, pods: list[PodView]) -> list[str]:
         more = count(len(waiting) - PODS_LISTED, "pod")
         lines.append(f"  and {more} more that are not ready: 'kubeletctl pods'")
     return lines
+
+
+def _slow_volumes(screen: Screen, slow: list[SlowVolume], seen: Snapshot) -> list[str]:
+    """List what volumes are waited for; nothing where all of them are as they should be."""
+    if not slow:
+        return []
+    texts = volumes.lines(slow, int(seen.now_unix * 1e9))
+    return ["volumes:", *(line for text in texts for line in wrap(screen, text, "  ", "    "))]
 
 
 def _problems(screen: Screen, wrong: tuple[Problem, ...]) -> list[str]:

@@ -11,6 +11,7 @@ import time
 from typing import Any
 
 from kubeletctl import podlines, pods, tables
+from kubeletctl.commands import probes
 from kubeletctl.context import Context
 from kubeletctl.errors import OK, CtlError
 from kubeletctl.fields import obj, texts
@@ -71,6 +72,7 @@ def facts(one: PodView, sources: Any, run_dir: RunDir) -> Facts:
             summary=one.summary,
             now_ns=time.time_ns(),
             volumes=rows.MountsRow.from_wire(mounts).volumes if mounts else (),
+            probes=tuple(probes.load([one], run_dir)),
             events=rows.EventsRow.from_wire(events).events if events else (),
             undelivered=tuple(
                 name for name, given in obj(sources, "delivered").items() if given is False

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from kubeletctl.describing.layout import NONE, capital, moment, pairs, truth
 from kubeletctl.fields import Document, flag, obj, objs, text, texts, whole
 from kubeletctl.pods import PodView
+from kubeletctl.probes import Probe, action, brief
 from kubeletctl.words import plain
 
 SECTIONS = (
@@ -17,7 +18,7 @@ SECTIONS = (
 )
 
 
-def describe(one: PodView) -> list[str]:
+def describe(one: PodView, probes: Sequence[Probe], now_ns: int) -> list[str]:
     """Return the sections of all containers."""
     spec, lines = obj(one.document, "spec"), []
     for title, key, status_key in SECTIONS:
@@ -27,12 +28,14 @@ def describe(one: PodView) -> list[str]:
         lines.append(f"{title}:")
         statuses = {text(status, "name"): status for status in objs(one.status, status_key)}
         for container in containers:
-            lines += container_lines(container, statuses.get(text(container, "name"), {}))
+            name = text(container, "name")
+            found = {p.kind: brief(p, now_ns) for p in probes if p.container == name}
+            lines += container_lines(container, statuses.get(name, {}), found)
     return lines
 
 
-def container_lines(container: Document, status: Document) -> list[str]:
-    """Return the description of one container."""
+def container_lines(container: Document, status: Document, probes: Mapping[str, str]) -> list[str]:
+    """Return the description of one container; ``probes`` has what is known of each, by kind."""
     return [
         f"  {plain(text(container, 'name'))}:",
         *pairs(_identity(container, status), 4),
@@ -41,7 +44,7 @@ def container_lines(container: Document, status: Document) -> list[str]:
         *pairs([*_states(status), *_counts(container, status)], 4),
         *_amounts("Limits", obj(container, "resources", "limits")),
         *_amounts("Requests", obj(container, "resources", "requests")),
-        *pairs(_probes(container), 4),
+        *pairs(_probes(container, probes), 4),
         *_environment(container),
         *_mounts(container),
     ]
@@ -114,15 +117,11 @@ def _amounts(title: str, amounts: Document) -> list[str]:
     return [f"    {title}:", *pairs(found, 6)] if found else []
 
 
-def _probes(container: Document) -> Iterator[tuple[str, str]]:
-    for title, key in (
-        ("Liveness", "livenessProbe"),
-        ("Readiness", "readinessProbe"),
-        ("Startup", "startupProbe"),
-    ):
-        found = obj(container, key)
+def _probes(container: Document, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for kind in ("liveness", "readiness", "startup"):
+        found = obj(container, f"{kind}Probe")
         if found:
-            yield title, probe(found)
+            yield kind.capitalize(), "\n".join(filter(None, (probe(found), known.get(kind))))
 
 
 def probe(found: Document) -> str:
@@ -131,28 +130,7 @@ def probe(found: Document) -> str:
     good, bad = whole(found, "successThreshold", 1), whole(found, "failureThreshold", 3)
     period = whole(found, "periodSeconds", 10)
     times = f"delay={delay}s timeout={timeout}s period={period}s #success={good} #failure={bad}"
-    return f"{_action(found)} {times}"
-
-
-def _action(found: Document) -> str:
-    if obj(found, "exec"):
-        return f"exec [{' '.join(texts(obj(found, 'exec'), 'command'))}]"
-    if obj(found, "httpGet"):
-        get = obj(found, "httpGet")
-        scheme = (text(get, "scheme") or "HTTP").lower()
-        return f"http-get {scheme}://{text(get, 'host')}:{get.get('port')}{_path(get)}"
-    if obj(found, "tcpSocket"):
-        return (
-            f"tcp-socket {text(obj(found, 'tcpSocket'), 'host')}:{found['tcpSocket'].get('port')}"
-        )
-    if obj(found, "grpc"):
-        return f"grpc <pod>:{whole(obj(found, 'grpc'), 'port')} {text(found['grpc'], 'service')}"
-    return "unknown"
-
-
-def _path(get: Document) -> str:
-    path = text(get, "path")
-    return path if path.startswith("/") else f"/{path}"
+    return f"{action(found)} {times}"
 
 
 def _environment(container: Document) -> list[str]:

@@ -9,6 +9,7 @@ from kubeletctl.describing import containers, volumes
 from kubeletctl.describing.layout import NONE, assignments, many, moment
 from kubeletctl.fields import Document, obj, objs, text, whole
 from kubeletctl.pods import PodView
+from kubeletctl.probes import Probe
 from kubeletctl.screen import Cell, Column, Screen, table
 from kubeletctl.words import kube_age, plain
 
@@ -22,13 +23,18 @@ _EVENTS = (
 )
 
 
-def describe(
-    one: PodView, events: list[Document], mounts: Document, node: str, now_ns: int
+def describe(  # noqa: PLR0913, PLR0917 - all that is known of a pod
+    one: PodView,
+    events: list[Document],
+    mounts: Document,
+    probes: list[Probe],
+    node: str,
+    now_ns: int,
 ) -> list[str]:
     """Return the description of a pod, without colours and uncut."""
     return [
         *_head(one, node),
-        *containers.describe(one),
+        *containers.describe(one, probes, now_ns),
         *_conditions(one.status),
         *volumes.describe(one.document, mounts, now_ns),
         *_tail(one),

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from kubeletctl.describing.layout import NONE, UNSET, pairs, truth
 from kubeletctl.fields import Document, flag, obj, objs, text, whole
-from kubeletctl.words import clock_time, plain
+from kubeletctl.words import age, clock_time, plain
 
 _TYPES: Final = {
     "emptyDir": "EmptyDir (made for this pod, gone with it)",
@@ -94,8 +94,14 @@ def _mounted(state: Document | None, now_ns: int) -> Iterator[tuple[str, str]]:
     if state is None:
         return
     yield "State", text(state, "state") or "pending"  # a row leaves out what has its default
+    if text(state, "claim"):
+        yield "Claim", text(state, "claim")
     if text(state, "host_path"):
-        yield "Mounted at", text(state, "host_path")
+        yield "Device at" if flag(state, "block") else "Mounted at", text(state, "host_path")
+    if text(state, "operation"):
+        began = whole(state, "operation_ns")
+        since = f", for {age((now_ns - began) / 1e9)}" if began else ""
+        yield "Under way", text(state, "operation") + since
     if text(state, "reason"):
         again = whole(state, "retry_ns")
         when = f" (tried again at {clock_time(again / 1e9, now_ns / 1e9)})" if again else ""

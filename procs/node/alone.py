@@ -7,6 +7,7 @@ from procs.node.certificates.service import Certificates
 from procs.node.events.recorder import Recorder
 from procs.node.ledger import Ledger
 from procs.node.reviews import Standalone
+from procs.node.storage.alone import StorageAlone
 from procs.node.troubles import Troubles
 from procs.node.view import NodeView
 
@@ -24,5 +25,6 @@ class Alone:
         troubles.forget()
         Recorder(process, NodeView(process), ledger).start()
         Standalone(process).start()
+        StorageAlone(process).start()
         Certificates(process, ledger, troubles).start_alone()
         await process.stopping.wait()

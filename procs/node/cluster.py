@@ -28,12 +28,16 @@ from procs.node.kit import Kit, Watch
 from procs.node.ledger import Ledger
 from procs.node.nodeobject.service import NodeObject
 from procs.node.objects.classes import RuntimeClasses
+from procs.node.objects.csidrivers import CsiDrivers
 from procs.node.objects.service import Objects
 from procs.node.objects.services import Services
 from procs.node.pods.mirrors import Mirrors
 from procs.node.pods.watch import AssignedPods
 from procs.node.pods.writer import StatusWriter
 from procs.node.reviews import Reviews
+from procs.node.storage.attachments import Attachments
+from procs.node.storage.claims import ClaimStatus
+from procs.node.storage.drivers import CsiNode
 from procs.node.troubles import Troubles
 from procs.node.view import NodeView
 
@@ -115,17 +119,22 @@ class Cluster:
             troubles=self._troubles,
         )
         self._recorder.attach(client)
-        node = NodeObject(kit, drop=connection.drop)
+        storage = CsiNode(kit, ready=lambda: node.look())  # noqa: PLW0108 - it is made below
+        node = NodeObject(kit, drop=connection.drop, storage=storage.problem)
         pods = AssignedPods(kit)
         writer = StatusWriter(kit, pods)
         objects = Objects(kit, pods)
         node.start()
+        storage.start()
         pods.start()
         objects.start()
         writer.start()
         Mirrors(kit, pods).start()
         Services(kit).start()
         RuntimeClasses(kit).start()
+        CsiDrivers(kit, objects.driver_changed).start()
+        Attachments(kit).start()
+        ClaimStatus(kit, objects.read_claim).start()
         Reviews(kit).start()
         self._certificates.start(kit, endpoint, renewed=connection.look)
         process.spawn(self._kubeconfig_changed(), name="kubeconfig")

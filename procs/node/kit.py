@@ -25,8 +25,15 @@ class Watching(Protocol):
 # Begins to list and watch; the last argument is told what goes wrong, and None
 # when all is well.
 Watch = Callable[[Watched, Watcher, Callable[[ApiError | None], None] | None], Watching]
-# Called with what it is about, type (Normal, Warning), reason and message.
-Emit = Callable[[Reference, str, str, str], None]
+
+
+class Emit(Protocol):
+    """Records an event."""
+
+    def __call__(
+        self, about: Reference, type_: str, reason: str, message: str, at_ns: int = 0
+    ) -> None:
+        """Take what it is about, type (Normal, Warning), reason, message and moment (0: now)."""
 
 
 @dataclass(slots=True)

@@ -1,10 +1,11 @@
 """The node process: everything said to or heard from the API server.
 
 Owns: tables ``assigned``, ``cluster``, ``objects``, ``ledger``; the node's certificates on disk.
-Reads: ``pods``, ``status``, ``events``, ``runtime``, ``stats``; the board, for how the other
-processes are; kubeconfig and certificates.
-Answers: ``record-event``, ``review-token``, ``review-access``, ``serving-certificate``. Asks:
-syncloop for the list of images. Sends: hints on what it writes.
+Reads: ``pods``, ``status``, ``events``, ``runtime``, ``stats``, ``mounts``; the board, for how the
+other processes are; kubeconfig and certificates.
+Answers: ``record-event``, ``review-token``, ``review-access``, ``serving-certificate``; of
+``volumes``, ``get-attachment``, ``register-csi-driver``, ``unregister-csi-driver`` and
+``note-claim-resize``. Asks: syncloop for the list of images. Sends: hints on what it writes.
 
 When it dies: pods run on as the tables have them, and no lease lapses: its successor takes the
 connection's details from the ledger, renews at once, and goes on from the last version it heard.

@@ -21,6 +21,9 @@ log = klog.get_logger(__name__)
 # Called with pod, type, reason, message and the container's name or "".
 Emit = Callable[[Pod, str, str, str, str], None]
 
+# Called with pod, reason, the container's name and a moment: whether it was noted since then.
+Said = Callable[[Pod, str, str, int], bool]
+
 NORMAL: Final = "Normal"
 WARNING: Final = "Warning"
 KEPT: Final = 40  # events of one pod; the oldest go first
@@ -81,6 +84,15 @@ class Events:
         self._process.put(EVENTS, pod.uid, row.to_wire())
         self._process.record("event", f"{reason}: {message}", pod.uid)
         log.v(2, "Event", pod=str(pod), type=kind, reason=reason, text=message)
+
+    def said(self, pod: Pod, reason: str, container: str, since_ns: int) -> bool:
+        """Tell whether an event of a container was noted since a moment, by whoever it was."""
+        row, path = self._rows.get(pod.uid), field_path(pod, container)
+        events = row.events if row is not None else ()
+        return any(
+            event.reason == reason and event.field_path == path and event.last_ns >= since_ns
+            for event in events
+        )
 
     def forget(self, known: set[str]) -> None:
         """Drop the events of pods that nobody knows any more."""

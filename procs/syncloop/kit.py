@@ -13,11 +13,13 @@ from procs.syncloop.admission import Admission
 from procs.syncloop.configs.lookup import Lookup
 from procs.syncloop.configs.policy import Policy
 from procs.syncloop.configs.userns import UserNamespaces
-from procs.syncloop.events import Emit
+from procs.syncloop.events import Emit, Said
 from procs.syncloop.gather import Gatherer
 from procs.syncloop.gc import ContainerGc
 from procs.syncloop.images.manager import ImageManager
+from procs.syncloop.probes.results import Results
 from procs.syncloop.runtime.hooks import Hooks
+from procs.syncloop.workers.turns import Turns, at_once
 
 # Called with the name of a step and the pod at the points where a death is hardest to survive;
 # it does nothing but in the tests that die there.
@@ -37,8 +39,10 @@ class Kit:
     cache: RuntimeCache
     images: ImageManager
     hooks: Hooks
+    probes: Results
     gc: ContainerGc
     emit: Emit
+    said: Said
     admission: Admission
     lookup: Lookup
     policy: Policy
@@ -49,6 +53,7 @@ class Kit:
     started_wall_ns: int
     reached: Reached = pass_by
     random: random.Random = field(default_factory=random.Random)
+    turns: Turns = field(default_factory=lambda: Turns(at_once()))
 
     def jittered(self, seconds: float) -> float:
         """Return a delay of one to one and a half times as long (P-36)."""

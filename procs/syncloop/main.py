@@ -2,13 +2,17 @@
 
 Owns: tables ``pods``, ``status``, ``events``, ``inflight``. Reads: ``runtime``, ``mounts``,
 ``probes``, ``assigned``, ``cluster``, ``objects``; manifests, and the pods submitted to it.
-Answers: ``submit-pod``, ``delete-pod``, ``list-images``. Asks: pleg to look at a pod, eviction for
-its cgroup. Sends: hints on what it writes. The only process that changes containers.
+Answers: ``submit-pod``, ``delete-pod``, ``list-images``, ``pods-known``, and of prober
+``exec-probe``, ``note-pod-event``. Asks: pleg to look at a pod, eviction for its cgroup, volumes
+for parts of volumes and variables in them. Sends: hints on what it writes. The only process that
+changes containers.
 
 When it dies: no container notices. Its successor finds in ``pods`` what each pod is to be and how
 far it has come, in ``inflight`` which calls were under way, back-offs and deadlines, and in
 ``runtime`` what is true; it goes on from there.
+When prober is away: containers stay as ready as they were, and none is killed for a probe.
 When the runtime is away: pods stay as they are, each says what it waits for.
+When a volume hangs: nothing here looks into volumes; the pod that needs it waits for ``volumes``.
 """
 
 from __future__ import annotations
@@ -16,8 +20,18 @@ from __future__ import annotations
 import time
 
 from kubelet import logging as klog
-from kubelet.channels.messages import DeletePod, Deleting, ListImages, SubmitPod, Submitted
+from kubelet.channels.messages import (
+    AllPodsKnown,
+    DeletePod,
+    Deleting,
+    ListImages,
+    PodsKnown,
+    SubmitPod,
+    Submitted,
+)
+from kubelet.channels.probing import NotePodEvent
 from kubelet.channels.server import Caller
+from kubelet.config import Effective
 from kubelet.cri.client import ImageClient, RuntimeClient
 from kubelet.cri.errors import EndpointError
 from kubelet.pods.cache import RuntimeCache
@@ -37,6 +51,9 @@ from procs.syncloop.kit import Kit, Reached, pass_by
 from procs.syncloop.logs.rotation import Rotator
 from procs.syncloop.manager import Manager
 from procs.syncloop.podcidr import PodCidr
+from procs.syncloop.probes.executing import Executing
+from procs.syncloop.probes.noting import Noting
+from procs.syncloop.probes.results import Results
 from procs.syncloop.runtime.hooks import Hooks
 from procs.syncloop.sources.sources import Sources
 from procs.syncloop.workers.book import Book
@@ -53,13 +70,8 @@ async def serve(process: Process, reached: Reached) -> None:
     """Work; ``reached`` is told of each step."""
     started_ns, started_wall_ns = time.monotonic_ns(), time.time_ns()
     config = process.config
-    endpoint = config.str("containerRuntimeEndpoint")
-    seconds = config.duration("runtimeRequestTimeout")
     try:
-        client = await RuntimeClient.connect(endpoint, timeout=seconds)
-        image_client = await ImageClient.connect(
-            config.str("imageServiceEndpoint") or endpoint, timeout=seconds
-        )
+        client, image_client = await _connect(config)
     except EndpointError as err:
         log.error("The configured runtime cannot be called", err=err)
         await process.stopping.wait()
@@ -84,8 +96,10 @@ async def serve(process: Process, reached: Reached) -> None:
             secrets=from_tables(lookup) if lookup else no_secrets,
         ),
         hooks=Hooks(client, events.emit),
+        probes=Results(process.tables),
         gc=ContainerGc(client, cache, site, GcPolicy.of(config), _gc_failed),
         emit=events.emit,
+        said=events.said,
         admission=Admission(config, cache.runtime),
         lookup=lookup or NOTHING,
         policy=site.policy,
@@ -100,15 +114,26 @@ async def serve(process: Process, reached: Reached) -> None:
     sources = Sources(process, process.node, manager.changed)
     manager.start(sources)
     _answer(process, sources, Listing(image_client))
+    process.channels.handle(NotePodEvent, Noting(book, events.emit).answer)
+    Executing(kit, book).start()
     sources.start()
     Rotator(process, client, cache, site).start()
     PodCidr(process, client).start()
     await process.stopping.wait()
-    await (
-        manager.stop()
-    )  # first: a call that ends because the client is closed looks like a failure
+    await manager.stop()  # first: a call that a closed client ends looks like a failure
     await client.close()
     await image_client.close()
+
+
+async def _connect(config: Effective) -> tuple[RuntimeClient, ImageClient]:
+    """Return the clients of the runtime and of its images."""
+    endpoint = config.str("containerRuntimeEndpoint")
+    seconds = config.duration("runtimeRequestTimeout")
+    images = config.str("imageServiceEndpoint") or endpoint
+    return (
+        await RuntimeClient.connect(endpoint, timeout=seconds),
+        await ImageClient.connect(images, timeout=seconds),
+    )
 
 
 def _gc_failed(sentence: str) -> None:
@@ -124,6 +149,10 @@ def _answer(process: Process, sources: Sources, images: Listing) -> None:
     async def delete(request: DeletePod, _caller: Caller) -> Deleting:
         return sources.delete(request.namespace, request.name, request.grace)
 
+    async def known(_request: PodsKnown, _caller: Caller) -> AllPodsKnown:
+        return AllPodsKnown(sources.ready)
+
     process.channels.handle(SubmitPod, submit)
+    process.channels.handle(PodsKnown, known)
     process.channels.handle(DeletePod, delete)
     process.channels.handle(ListImages, images.answer)

@@ -10,6 +10,7 @@ from typing import Final
 
 from kubelet import logging as klog
 from kubelet.channels.wire import ANY_KEY, Hint
+from kubelet.pods.probes import PROBES
 from kubelet.pods.rows import API, PodRow, WorkerState
 from kubelet.pods.runtime import RUNTIME_KEY, TABLE, PodRecord
 from procs.syncloop.events import Events
@@ -21,7 +22,7 @@ from procs.syncloop.sources.sources import Sources
 from procs.syncloop.workers import state
 from procs.syncloop.workers.book import Book
 from procs.syncloop.workers.ending import terminated, terminating
-from procs.syncloop.workers.publish import publish
+from procs.syncloop.workers.publish import publish_now
 from procs.syncloop.workers.sync import sync
 from procs.syncloop.workers.worker import Worker
 
@@ -207,12 +208,14 @@ class Manager:
         self._book.remove(row.uid)
         self._events.forget(set(self._book.pods))
 
-    # What the runtime says.
+    # What the runtime and the probes say.
 
     def _hinted(self, hint: Hint) -> None:
-        if hint.table != TABLE:
+        if hint.table == PROBES:
+            self._probed(hint.key)
+        elif hint.table != TABLE:
             return
-        if hint.key == ANY_KEY:
+        elif hint.key == ANY_KEY:
             self._look_at_all()
         elif hint.key == RUNTIME_KEY:
             self._wake_waiting()
@@ -230,7 +233,22 @@ class Manager:
     def _runtime_changed(self, worker: Worker) -> None:
         """Wake a worker; in the middle of a long start the status is shown meanwhile (P-73)."""
         if worker.runtime_changed() and worker.syncing:
-            publish(worker, self._kit.cache.get(worker.uid).record)
+            publish_now(worker)
+
+    def _probed(self, key: str) -> None:
+        """Show what the probes of a container found; what is to be done for it follows (P-78).
+
+        While a pod ends, its readiness is shown, and nothing of it is started again (B-6).
+        """
+        for news in self._kit.probes.take(key):
+            worker = self._workers.get(news.pod)
+            if worker is None:
+                continue
+            for words in news.words:
+                worker.record("probe", words)
+            publish_now(worker)
+            if news.planned and worker.row.state is WorkerState.SYNC:
+                worker.wake()
 
     def _wake_waiting(self) -> None:
         """Wake who waits for the runtime itself: its network may have come up (P-51)."""

@@ -8,18 +8,38 @@ from typing import Final
 
 from kubelet.api.codec import camel
 from kubelet.api.pod import Pod
-from kubelet.api.volumes import DownwardAPIVolumeFile, EmptyDirVolumeSource, Volume
+from kubelet.api.volumes import (
+    DownwardAPIVolumeFile,
+    EmptyDirVolumeSource,
+    NFSVolumeSource,
+    Volume,
+)
 from kubelet.machine.capacity import Capacity
 from procs.volumes import atomic, layout, sizes, sources
 from procs.volumes.downward import file_of
 from procs.volumes.errors import VolumeError, WaitingError
+from procs.volumes.objects import View
+from procs.volumes.outliving import outliving
 from procs.volumes.sources import NO_API_SERVER, Context, Lookup
-from procs.volumes.wants import EmptyDirWant, File, FilesWant, HostPathWant, Lacking, Refused, Want
+from procs.volumes.wants import (
+    EmptyDirWant,
+    File,
+    FilesWant,
+    HostPathWant,
+    ImageWant,
+    Lacking,
+    NfsWant,
+    Persistent,
+    Refused,
+    Waiting,
+    Want,
+)
 
 TMPFS: Final = "tmpfs"
 HUGETLBFS: Final = "hugetlbfs"
 NOSWAP: Final = "noswap"
 _MEMORY: Final = "Memory"
+_OF_THE_CLUSTER: Final = frozenset({"persistentVolumeClaim", "ephemeral", "csi"})
 
 # The directory names of plugins that are not spelled like their field.
 _PLUGINS: Final = {
@@ -31,8 +51,12 @@ _PLUGINS: Final = {
 }
 # No kubelet mounts these any more, whatever the API server says (L-1).
 _GONE: Final = frozenset({"gitRepo"})
-# These would do without an API server.
-_NOT_YET: Final = frozenset({"image", "iscsi", "nfs"})
+# What no plugin here can mount, and what can instead.
+_UNSUPPORTED: Final = {
+    "iscsi": "iscsi volumes are not supported: a CSI driver for iSCSI can mount them",
+    "fc": "fc volumes are not supported: a CSI driver for Fibre Channel can mount them",
+    "flexVolume": "flexVolume volumes are not supported: a CSI driver is needed in its place",
+}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -43,33 +67,53 @@ class Settings:
     noswap: bool = False  # the kernel knows the option for tmpfs
     modes: bool = False  # emptyDir.mode is honoured (gate EmptyDirVolumeMode)
     api_server: bool = False  # there is one
+    node: str = ""  # this node's name
 
 
-def wants(pod: Pod, settings: Settings, lookup: Lookup = NO_API_SERVER) -> tuple[Want, ...]:
-    """Return what a pod wants mounted, in the order of its volumes."""
+def wants(
+    pod: Pod, settings: Settings, lookup: Lookup = NO_API_SERVER, view: View | None = None
+) -> tuple[Want, ...]:
+    """Return what a pod wants mounted, in the order of its volumes.
+
+    Without a view there are no claims, no drivers and no node's status to be looked at.
+    """
 
     def downward(item: DownwardAPIVolumeFile, default_mode: int | None) -> File:
         return file_of(item, pod, settings.allocatable, default_mode)
 
     context = Context(pod, lookup, downward)
-    return tuple(_want(volume, context, settings) for volume in pod.spec.volumes)
+    return tuple(_want(volume, context, settings, view) for volume in pod.spec.volumes)
 
 
-def _want(volume: Volume, context: Context, settings: Settings) -> Want:
+def _want(volume: Volume, context: Context, settings: Settings, view: View | None) -> Want:
     field = source_of(volume)
     plugin = plugin_name(field)
     if not layout.is_name(volume.name):
         return Refused(volume.name, plugin, f'volume "{volume.name}": this is no name of a volume')
     try:
-        if volume.empty_dir is not None:
-            return _empty_dir(volume.name, volume.empty_dir, context.pod, settings)
-        if volume.host_path is not None:
-            return _host_path(volume)
-        if plugin in layout.WRITTEN:
-            return _written(volume, plugin, context, settings)
+        found = _of_the_pod(volume, plugin, context, settings)
+        if found is None and view is not None:
+            found = outliving(volume, context.pod, settings.node, view)
+    except WaitingError as err:
+        return Waiting(volume.name, plugin, f'volume "{volume.name}": {err}')
     except (VolumeError, ValueError) as err:  # ValueError: a quantity that is none
         return Refused(volume.name, plugin, f'volume "{volume.name}": {err}')
+    if found is not None:
+        return found
     return Refused(volume.name, plugin, f'volume "{volume.name}": {_unsupported(field, settings)}')
+
+
+def _of_the_pod(volume: Volume, plugin: str, context: Context, settings: Settings) -> Want | None:
+    """Return what a pod wants of the kinds for which its document is enough; None: another."""
+    if volume.empty_dir is not None:
+        return _empty_dir(volume.name, volume.empty_dir, context.pod, settings)
+    if volume.host_path is not None:
+        return _host_path(volume)
+    if plugin in layout.WRITTEN:
+        return _written(volume, plugin, context, settings)
+    if volume.nfs is not None:
+        return _nfs(volume.name, volume.nfs)
+    return ImageWant(volume.name) if volume.image is not None else None
 
 
 def source_of(volume: Volume) -> str:
@@ -90,9 +134,17 @@ def _unsupported(field: str, settings: Settings) -> str:
         return "no kind of volume is given"
     if field in _GONE:
         return f"{field} volumes are no longer supported"
-    if settings.api_server or field in _NOT_YET:
-        return f"{field} volumes are not supported by this version yet"
-    return f"{field} volumes need an API server"
+    if field in _UNSUPPORTED:
+        return _UNSUPPORTED[field]
+    if field in _OF_THE_CLUSTER:
+        who = "a pod from the API server" if settings.api_server else "an API server"
+        return f"{field} volumes need {who}"
+    return f"{field} volumes are not supported: a CSI driver is needed in their place"
+
+
+def _nfs(name: str, source: NFSVolumeSource) -> NfsWant:
+    of = Persistent(name, read_only=bool(source.read_only))
+    return NfsWant(name, source.server, source.path, of)
 
 
 def _empty_dir(
@@ -178,7 +230,7 @@ def _looked_up(volume: Volume, context: Context) -> tuple[File, ...]:
     if volume.config_map is not None:
         return sources.config_map(volume.config_map, context)
     assert volume.projected is not None
-    return sources.projected(volume.projected, context)
+    return sources.projected(volume.projected, context, volume.name)
 
 
 def nested_mounts(pod: Pod, name: str) -> tuple[str, ...]:

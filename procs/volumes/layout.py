@@ -13,6 +13,10 @@ DOWNWARD_API: Final = "kubernetes.io/downward-api"
 CONFIG_MAP: Final = "kubernetes.io/configmap"
 SECRET: Final = "kubernetes.io/secret"  # noqa: S105 - a plugin
 PROJECTED: Final = "kubernetes.io/projected"
+LOCAL: Final = "kubernetes.io/local-volume"
+NFS: Final = "kubernetes.io/nfs"
+CSI: Final = "kubernetes.io/csi"
+IMAGE: Final = "kubernetes.io/image"
 
 # Volumes whose files the kubelet writes, and nobody else: containers only read them.
 WRITTEN: Final = frozenset({DOWNWARD_API, CONFIG_MAP, SECRET, PROJECTED})
@@ -31,6 +35,10 @@ _KINDS: Final = {
     CONFIG_MAP: "configMap",
     SECRET: "secret",
     PROJECTED: "projected",
+    LOCAL: "local",
+    NFS: "nfs",
+    CSI: "csi",
+    IMAGE: "image",
 }
 
 
@@ -80,6 +88,18 @@ class Layout:
     def volumes(self, uid: str) -> str:
         """Where the volumes of a pod are, by plugin."""
         return f"{self.pod(uid)}/volumes"
+
+    def devices(self, uid: str) -> str:
+        """Where the block volumes of a pod are, by plugin: links to devices (L-34)."""
+        return f"{self.pod(uid)}/volumeDevices"
+
+    def device(self, uid: str, plugin: str, name: str) -> str:
+        """Where a block volume is."""
+        return f"{self.devices(uid)}/{escaped(plugin)}/{name}"
+
+    def shared(self, plugin: str) -> str:
+        """Where a plugin keeps what is not of one pod alone."""
+        return f"{self.root}/plugins/{plugin}"
 
     def plugins(self, uid: str) -> str:
         """Where plugins keep what they must know of a pod's volumes."""

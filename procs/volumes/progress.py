@@ -8,12 +8,23 @@ from enum import StrEnum
 from typing import Final
 
 from kubelet.pods.rows import MountsRow, VolumeRow, VolumeState, WorkerState
-from procs.volumes.layout import HOST_PATH, WRITTEN
-from procs.volumes.wants import Want, plugin_of
+from procs.volumes.layout import EPHEMERAL, LOCAL, WRITTEN
+from procs.volumes.wants import (
+    CsiWant,
+    HostPathWant,
+    LocalWant,
+    NfsWant,
+    Waiting,
+    Want,
+    plugin_of,
+)
 
 SECOND: Final = 10**9
 FIRST_DELAY: Final = SECOND // 2  # T-11
 LAST_DELAY: Final = 122 * SECOND
+
+# Volumes whose labels are the kubelet's to change: not the host's own, nor a server's.
+_RELABELLED: Final = EPHEMERAL | {LOCAL}
 
 
 class Decision(StrEnum):
@@ -57,6 +68,7 @@ class Failure:
     until_ns: int = 0  # monotonic
     retry_ns: int = 0  # the same on the wall clock, for showing
     waiting: bool = False  # it has not failed: what it needs is not there yet
+    fatal: str = ""  # the pod is to fail with this reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +79,23 @@ class Moment:
     wall_ns: int
 
 
-def next_failure(before: Failure | None, reason: str, now: Moment) -> Failure:
+def next_failure(
+    before: Failure | None, reason: str, now: Moment, *, waiting: bool = False
+) -> Failure:
     """Return what a failure now means for the next try."""
-    delay = min(before.delay_ns * 2, LAST_DELAY) if before is not None else FIRST_DELAY
-    return Failure(reason, delay, now.mono_ns + delay, now.wall_ns + delay)
+    tried = before is not None and before.delay_ns and before.waiting == waiting
+    delay = min(before.delay_ns * 2, LAST_DELAY) if before is not None and tried else FIRST_DELAY
+    return Failure(reason, delay, now.mono_ns + delay, now.wall_ns + delay, waiting=waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a volume stands: where it is, what went wrong, what is done for it now."""
+
+    path: str | None = None  # None: it is not there
+    failure: Failure | None = None
+    operation: str = ""
+    operation_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,24 +107,22 @@ class Telling:
     before: MountsRow | None  # the row as it is now
     now: Moment
 
-    def mounting(
-        self, wants: Iterable[Want], paths: Mapping[str, str], failures: Mapping[str, Failure]
-    ) -> MountsRow:
-        """Return the row of a pod whose volumes are at these paths or failed like this."""
-        return self._row(
-            _volume(want, paths.get(want.name), failures.get(want.name)) for want in wants
-        )
+    def mounting(self, wants: Iterable[Want], standings: Mapping[str, Standing]) -> MountsRow:
+        """Return the row of a pod whose volumes stand like this."""
+        return self._row(_volume(want, standings[want.name]) for want in wants)
 
-    def unmounting(self, names: Iterable[str], failure: Failure | None) -> MountsRow:
-        """Return the row of a pod whose volumes are going: those it had, and those on disk."""
+    def unmounting(self, standings: Mapping[str, Standing]) -> MountsRow:
+        """Return the row of a pod whose volumes are going: those it had, and those on disk.
+
+        What is said of a directory counts for the volume whose it is; under ``""``, for all of
+        which nothing else is said.
+        """
         old = self._old()
-        row = VolumeRow("", VolumeState.UNMOUNTING)
-        if failure is not None:
-            row = replace(row, reason=failure.reason, retry_ns=failure.retry_ns)
-        return self._row(
-            replace(row, name=name, plugin=old[name].plugin if name in old else "")
-            for name in dict.fromkeys((*old, *names))
-        )
+        owners = {volume.spec: name for name, volume in old.items() if volume.spec}
+        told = {owners.get(key, key): standing for key, standing in standings.items()}
+        rest = told.pop("", Standing())
+        names = dict.fromkeys((*old, *told))
+        return self._row(_going(name, old.get(name), told.get(name, rest)) for name in names)
 
     def _old(self) -> dict[str, VolumeRow]:
         rows = self.before.volumes if self.before is not None else ()
@@ -111,24 +134,64 @@ class Telling:
         return MountsRow(self.uid, self.version, kept)
 
 
-def _volume(want: Want, path: str | None, failure: Failure | None) -> VolumeRow:
+def _volume(want: Want, standing: Standing) -> VolumeRow:
     """Return a volume's row. One that is there and could not be renewed is there nevertheless."""
-    plugin = plugin_of(want)
-    reason, retry_ns = (failure.reason, failure.retry_ns) if failure is not None else ("", 0)
-    if path is not None:
-        return VolumeRow(
-            want.name,
-            VolumeState.MOUNTED,
-            plugin,
-            host_path=path,
-            read_only=plugin in WRITTEN,
-            selinux_relabel=plugin != HOST_PATH,  # the host's own labels are not ours to change
-            reason=reason,
-            retry_ns=retry_ns,
-        )
+    failure = standing.failure
+    row = _told(_plain(want), standing)
+    if standing.path is not None:
+        return replace(row, state=VolumeState.MOUNTED, host_path=standing.path)
     failed = failure is not None and not failure.waiting
     state = VolumeState.FAILED if failed else VolumeState.PENDING
-    return VolumeRow(want.name, state, plugin, reason=reason, retry_ns=retry_ns)
+    return replace(row, state=state, fatal=failure.fatal if failure is not None else "")
+
+
+def _plain(want: Want) -> VolumeRow:
+    """Return what a volume's row says however it stands."""
+    plugin = plugin_of(want)
+    row = VolumeRow(
+        want.name,
+        plugin=plugin,
+        read_only=plugin in WRITTEN,
+        selinux_relabel=plugin in _RELABELLED,
+    )
+    match want:
+        case LocalWant() | NfsWant() | CsiWant():
+            of = want.of
+            return replace(
+                row,
+                spec=of.spec if of.spec != want.name else "",
+                read_only=of.read_only,
+                gid=of.gid,
+                block=of.block,
+                claim=of.claim,
+                device=want.device if isinstance(want, CsiWant) else "",
+            )
+        case HostPathWant() if want.of is not None:
+            of = want.of
+            return replace(row, claim=of.claim, gid=of.gid, read_only=of.read_only)
+        case Waiting():
+            return replace(row, claim=want.claim)
+        case _:
+            return row
+
+
+def _going(name: str, before: VolumeRow | None, standing: Standing) -> VolumeRow:
+    row = VolumeRow(name, VolumeState.UNMOUNTING)
+    if before is not None:
+        kept = {field: getattr(before, field) for field in ("plugin", "spec", "device", "claim")}
+        row = replace(row, **kept)
+    return _told(row, standing)
+
+
+def _told(row: VolumeRow, standing: Standing) -> VolumeRow:
+    failure = standing.failure
+    return replace(
+        row,
+        reason=failure.reason if failure is not None else "",
+        retry_ns=failure.retry_ns if failure is not None else 0,
+        operation=standing.operation,
+        operation_ns=standing.operation_ns if standing.operation else 0,
+    )
 
 
 def _since(volume: VolumeRow, before: VolumeRow | None, now: Moment) -> VolumeRow:

@@ -4,67 +4,35 @@ from __future__ import annotations
 
 import os
 import stat
-import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
-from procs.volumes import atomic, mounts, ownership
-from procs.volumes.errors import VolumeError, sentence
+from procs.volumes import atomic, hostpath, mounts, ownership
+from procs.volumes.errors import VolumeError, WaitingError, sentence
 from procs.volumes.kinds import NOSWAP
 from procs.volumes.layout import Layout
-from procs.volumes.wants import EmptyDirWant, FilesWant, HostPathWant, Lacking, Refused, Want
+from procs.volumes.plugin import Done
+from procs.volumes.wants import (
+    CsiWant,
+    EmptyDirWant,
+    FilesWant,
+    HostPathWant,
+    ImageWant,
+    Lacking,
+    LocalWant,
+    NfsWant,
+    Refused,
+    Waiting,
+    Want,
+)
 
 READY: Final = "ready"
 _POD_MODE: Final = 0o750  # P-55
 _PLUGIN_MODE: Final = 0o755
 _SOURCES: Final = {"tmpfs": "tmpfs", "hugetlbfs": "nodev"}
 
-_Check = Callable[[int], bool]
-# L-31: what a path must be, and how it is said that it is not.
-_TYPES: Final[dict[str, tuple[_Check, str]]] = {
-    "Directory": (stat.S_ISDIR, "a directory"),
-    "File": (lambda mode: not stat.S_ISDIR(mode), "a file"),
-    "Socket": (stat.S_ISSOCK, "a socket file"),
-    "CharDevice": (stat.S_ISCHR, "a character device"),
-    "BlockDevice": (stat.S_ISBLK, "a block device"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """A volume that is set up."""
-
-    path: str  # for containers
-    changed: bool = False  # it was not, or not like this
-
-
-@dataclass(frozen=True, slots=True)
-class Tried:
-    """How setting one volume up ended."""
-
-    want: Want
-    done: Done | None
-    reason: str  # why it is not done
-    seconds: float
-
-
-def try_all(wants: Iterable[Want], uid: str, layout: Layout) -> list[Tried]:
-    """Set volumes up, one after another; one that fails does not keep the others from theirs."""
-    found = []
-    for want in wants:
-        began = time.perf_counter()
-        done, reason = None, ""
-        try:
-            done = set_up(want, uid, layout)
-        except VolumeError as err:
-            reason = str(err)
-        found.append(Tried(want, done, reason, time.perf_counter() - began))
-    return found
-
 
 def set_up(want: Want, uid: str, layout: Layout) -> Done:
-    """Set a volume up; a VolumeError says why it cannot be."""
+    """Set a volume up that is made by this process itself; a VolumeError says why it cannot be."""
     try:
         match want:
             case EmptyDirWant():
@@ -73,8 +41,14 @@ def set_up(want: Want, uid: str, layout: Layout) -> Done:
                 return host_path(want)
             case FilesWant():
                 return files(want, uid, layout)
-            case Lacking() | Refused():
+            case ImageWant():
+                return Done("")
+            case Waiting() if want.waiting:
+                raise WaitingError(want.reason)
+            case Lacking() | Waiting() | Refused():
                 raise VolumeError(want.reason)
+            case LocalWant() | NfsWant() | CsiWant():
+                raise AssertionError(f"{want.name} is set up by its plugin")
     except OSError as err:
         where = f" {err.filename}" if err.filename else ""
         raise VolumeError(sentence(f'volume "{want.name}":{where}', err)) from err
@@ -92,7 +66,7 @@ def in_place(want: Want, uid: str, layout: Layout) -> bool:
             return os.path.exists(f"{layout.marker(uid, want.name)}/{READY}")
         case HostPathWant():
             return not want.type
-        case FilesWant() | Lacking() | Refused():
+        case _:
             return False
 
 
@@ -180,36 +154,7 @@ def _mark(marker: str, pod: str) -> None:
 
 def host_path(want: HostPathWant) -> Done:
     """Check that a path is of its type, or make it."""
-    if not want.type:
-        return Done(want.path)
-    type_ = want.type
-    if type_ in ("DirectoryOrCreate", "FileOrCreate"):
-        type_ = type_.removesuffix("OrCreate")
-        if not os.path.exists(want.path):
-            _create(want.path, type_)
-            return Done(want.path, changed=True)
-    if type_ not in _TYPES:
-        raise VolumeError(f'volume "{want.name}": {want.type} is an invalid volume type')
-    fits, words = _TYPES[type_]
-    if not fits(_mode(want.path, type_)):
-        raise VolumeError(f"hostPath type check failed: {want.path} is not {words}")
-    return Done(want.path)
-
-
-def _create(path: str, type_: str) -> None:
-    if type_ == "Directory":
-        os.makedirs(path, mode=0o755, exist_ok=True)
-        return
-    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOCTTY
-    os.close(os.open(path, flags, 0o644))
-
-
-def _mode(path: str, type_: str) -> int:
-    try:
-        return os.stat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        # What is not there is of no type: a directory is no file, and nothing is no directory.
-        return stat.S_IFDIR if type_ == "File" else 0
+    return Done(want.path, changed=hostpath.check(want.name, want.path, want.type))
 
 
 # Volumes of files (L-20, L-21).

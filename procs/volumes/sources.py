@@ -1,4 +1,4 @@
-"""The files of volumes that come from the API server's objects (L-20..L-26). Pure.
+"""The files of volumes that come from the API server's objects (L-20..L-28). Pure.
 
 What a volume needs is looked up in what the ``node`` process has written down. What is not there
 yet is waited for; what cannot be there is said in the words of the API server or the kubelet.
@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from kubelet.api.container import Container
+from kubelet.api.meta import LabelSelector
 from kubelet.api.pod import Pod
 from kubelet.api.volumes import (
     ClusterTrustBundleProjection,
     ConfigMapProjection,
     ConfigMapVolumeSource,
     DownwardAPIVolumeFile,
+    PodCertificateProjection,
     ProjectedVolumeSource,
     SecretProjection,
     SecretVolumeSource,
@@ -26,7 +28,15 @@ from kubelet.api.volumes import (
     VolumeProjection,
 )
 from kubelet.cluster.names import noted
-from kubelet.cluster.rows import CONFIG_MAP, SECRET, ObjectRow, TokenRow
+from kubelet.cluster.rows import (
+    CONFIG_MAP,
+    SECRET,
+    CertificateRow,
+    ObjectRow,
+    TokenRow,
+    TrustRow,
+)
+from kubelet.cluster.selectors import SelectorError, text_of
 from procs.volumes.downward import DEFAULT_MODE
 from procs.volumes.errors import VolumeError, WaitingError
 from procs.volumes.wants import File
@@ -35,6 +45,12 @@ TOKEN_SECONDS: Final = 3600  # L-26
 _PRIVATE: Final = 0o600
 _READ_BY_GROUP: Final = 0o440
 _NO_TOKEN: Final = "failed to fetch token: "  # noqa: S105 - words
+_NO_BUNDLE: Final = (
+    'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "{}" not found'
+)
+_NO_BUNDLES: Final = "combination of signerName and labelSelector matched zero ClusterTrustBundles"
+_NO_NAMES: Final = "ClusterTrustBundle projection requires either name or signerName to be set"
+_NOT_ISSUED: Final = "credential bundle is not issued yet"
 _NO_KEY: Final = {
     SECRET: "references non-existent secret key: {}",
     CONFIG_MAP: "configmap references non-existent config key: {}",
@@ -48,6 +64,10 @@ class Lookup:
     object: Callable[[str, str, str], ObjectRow | None] = lambda _kind, _namespace, _name: None
     token: Callable[[str, str, int], TokenRow | None] = lambda _uid, _audience, _seconds: None
     none: str = ""
+    # By name, signer and selector as text, as their keys are.
+    trust: Callable[[str, str, str], TrustRow | None] = lambda _name, _signer, _selector: None
+    # By the pod's uid, the volume's name and the number of the source in it.
+    certificate: Callable[[str, str, int], CertificateRow | None] = lambda _uid, _volume, _n: None
 
 
 NO_API_SERVER: Final = Lookup(none="this node has no API server")
@@ -80,17 +100,22 @@ def config_map(source: ConfigMapVolumeSource, context: Context) -> tuple[File, .
     return _files(_object(part, source.default_mode, context))
 
 
-def projected(source: ProjectedVolumeSource, context: Context) -> tuple[File, ...]:
+def projected(source: ProjectedVolumeSource, context: Context, volume: str) -> tuple[File, ...]:
     """Return the files of all sources; of two that write the same path the later one does.
 
-    What is wrong counts before what is not there yet, and all of it is said at once.
+    ``volume`` is its name. What is wrong counts before what is not there yet, and all of it is
+    said at once.
     """
     files: list[File] = []
     wrong: list[str] = []
     waiting: list[str] = []
-    for one in source.sources:
+    for index, one in enumerate(source.sources):
         try:
-            files.extend(_projection(one, source.default_mode, context))
+            if one.pod_certificate is not None:
+                row = _certificate(one.pod_certificate, context, volume, index)
+                files += _credentials(one.pod_certificate, row, source.default_mode, context)
+            else:
+                files += _projection(one, source.default_mode, context)
         except WaitingError as err:
             waiting.append(str(err))
         except VolumeError as err:
@@ -151,8 +176,6 @@ def _projection(
         return [_token(source.service_account_token, default_mode, context)]
     if source.cluster_trust_bundle is not None:
         return [_trust_bundle(source.cluster_trust_bundle, default_mode, context)]
-    if source.pod_certificate is not None:
-        raise VolumeError("podCertificate is not supported by this version yet")
     return ()
 
 
@@ -225,10 +248,75 @@ def _token(
 def _trust_bundle(
     source: ClusterTrustBundleProjection, default_mode: int | None, context: Context
 ) -> File:
-    """Return the file of trust anchors that there are none of (L-27)."""
-    if not source.optional:
-        raise VolumeError("clusterTrustBundle is not supported by this version yet")
-    return _private(source.path, b"", default_mode, context)
+    """Return the file of trust anchors; it is empty where there are none and need be none."""
+    if not source.name and not source.signer_name:
+        raise VolumeError(_NO_NAMES)
+    data = _anchors(source, context.lookup)
+    return _private(source.path, data, default_mode, context)
+
+
+def _anchors(source: ClusterTrustBundleProjection, lookup: Lookup) -> bytes:
+    optional = bool(source.optional)
+    if lookup.none:
+        if optional:
+            return b""
+        raise VolumeError(f"{lookup.none}, so there is no ClusterTrustBundle")
+    if source.name:
+        row, missing = lookup.trust(source.name, "", ""), _NO_BUNDLE.format(source.name)
+    else:
+        selector = _selector(source.label_selector)
+        row, missing = lookup.trust("", source.signer_name, selector), _NO_BUNDLES
+    if row is None:
+        of = source.name or f"signer {source.signer_name}"
+        raise WaitingError(f"trust anchors of {of} have not been read from the API server yet")
+    if row.found:  # whatever became of reading it again
+        return row.pem
+    if optional and (row.read_ns or not row.error):  # the server has answered: there are none
+        return b""
+    raise VolumeError(row.error or missing)
+
+
+def _selector(selector: LabelSelector | None) -> str:
+    """Return a selector as text; one that is not there selects nothing."""
+    if selector is None:
+        return ""
+    expressions = [(one.key, one.operator, one.values) for one in selector.match_expressions]
+    try:
+        return text_of(selector.match_labels, expressions)
+    except SelectorError as err:
+        raise VolumeError(f"while parsing label selector: {err}") from None
+
+
+def _certificate(
+    source: PodCertificateProjection, context: Context, volume: str, index: int
+) -> CertificateRow:
+    """Return a pod's key and certificate, however old it is."""
+    lookup = context.lookup
+    if lookup.none:
+        raise VolumeError(f"{lookup.none}, so there is no certificate of {source.signer_name}")
+    row = lookup.certificate(context.pod.uid, volume, index)
+    if row is None:
+        raise WaitingError(f"{_NOT_ISSUED}: signer {source.signer_name} has not been asked")
+    if row.chain_pem:  # what a pod has it keeps, whatever became of its renewal
+        return row
+    if row.error:
+        raise VolumeError(row.error)
+    raise WaitingError(f"{_NOT_ISSUED}: signer {source.signer_name} has not answered")
+
+
+def _credentials(
+    source: PodCertificateProjection,
+    row: CertificateRow,
+    default_mode: int | None,
+    context: Context,
+) -> list[File]:
+    """Return the files of a key and its certificates (L-28)."""
+    wanted = (
+        (source.credential_bundle_path, row.key_pem + row.chain_pem),
+        (source.key_path, row.key_pem),
+        (source.certificate_chain_path, row.chain_pem),
+    )
+    return [_private(path, data, default_mode, context) for path, data in wanted if path]
 
 
 def _private(path: str, data: bytes, default_mode: int | None, context: Context) -> File:

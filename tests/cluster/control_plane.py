@@ -30,6 +30,9 @@ BOOTSTRAP_TOKEN = "abcdef.0123456789abcdef"
 POLL_SECONDS = 0.05  # between two looks at a server that does not say when it is ready
 # The addresses of a store must look like host:port; these are files in its working directory.
 ETCD_SOCKET, PEER_SOCKET = "etcd:1", "etcd-peer:1"
+# What is not on by itself: trust bundles and certificates of pods (L-27, L-28).
+GATES = ("ClusterTrustBundle", "ClusterTrustBundleProjection", "PodCertificateRequest")
+YOUNG_APIS = "certificates.k8s.io/v1beta1"
 PARTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
@@ -239,6 +242,8 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICES}",
             f"--kubelet-client-certificate={client.certificate}",
             f"--kubelet-client-key={client.key}",
+            f"--feature-gates={','.join(f'{gate}=true' for gate in GATES)}",
+            f"--runtime-config={YOUNG_APIS}=true",
             "--shutdown-delay-duration=0s",
             "--profiling=false",
         ]

@@ -141,7 +141,10 @@ def test_a_death_at_any_step_of_a_start_or_a_stop_is_not_noticed(
         assert dying.container(name)["restartCount"] == 0, step
         found, _ = held(containerd24)
         assert len(found[name]) == 1, (step, found)
-        assert diary.lines(short).count("start") == 1, (step, diary.lines(short))
+        # A call that loses its caller in its middle is broken off by the runtime, which kills
+        # what it has started by then: that instance never counted, and another takes its place.
+        most = 2 if step.startswith("start:before+") else 1
+        assert 1 <= diary.lines(short).count("start") <= most, (step, diary.lines(short))
         assert "hook" in diary.lines(short), step
         if step in STOPPING:
             file = order(dying, step)

@@ -50,6 +50,17 @@ def free_port() -> int:
         return int(sock.getsockname()[1])
 
 
+def unmount_root(directory: Path) -> None:
+    """Unmount the root directory of a kubelet, which makes a mount of it (L-2)."""
+    while _is_bound(directory):
+        subprocess.run(["umount", "-l", str(directory)], check=True)
+
+
+def _is_bound(directory: Path) -> bool:
+    with open("/proc/self/mountinfo", encoding="utf-8") as mounts:
+        return any(line.split()[4] == str(directory) for line in mounts)
+
+
 def alive(pid: int) -> bool:
     """Whether a process exists and is not a zombie."""
     try:
@@ -212,6 +223,7 @@ class Node:
             except subprocess.TimeoutExpired:
                 self._process.kill()
                 self._process.wait()
+        unmount_root(Path(f"{self.run_dir}-root"))
         for fd in self.stored.values():
             os.close(fd)
         self.stored = {}

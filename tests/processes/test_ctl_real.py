@@ -80,7 +80,8 @@ def test_restart_replaces_one_process_and_no_other(node: Node) -> None:
 def test_events_tell_the_story_in_order(node: Node) -> None:
     """A kill, the death and the new start are there, in this order, as JSON lines."""
     os.kill(node.pids()["volumes"], signal.SIGKILL)
-    wait_for("the restart is noted", lambda: _told(node, "volumes: killed by SIGKILL"))
+    wait_for("the death is noted", lambda: _told(node, "volumes: killed by SIGKILL"))
+    wait_for("the new start is noted", lambda: _last_start(node) > _death(node))
     wait_for("everybody runs", node.all_running)
     done = node.ctl("events", "-o", "json")
     records = [json.loads(line) for line in done.stdout.splitlines()]
@@ -89,6 +90,15 @@ def test_events_tell_the_story_in_order(node: Node) -> None:
     assert any(text.startswith("volumes pid ") for text in said[died + 1 :])
     times = [r["time"] for r in records]
     assert times == sorted(times)
+
+
+def _last_start(node: Node) -> int:
+    said = [event.text for event in node.events()]
+    return max(i for i, text in enumerate(said) if text.startswith("volumes pid "))
+
+
+def _death(node: Node) -> int:
+    return [event.text for event in node.events()].index("volumes: killed by SIGKILL")
 
 
 def _told(node: Node, text: str) -> bool:

@@ -112,6 +112,19 @@ GROUPS = {
             variables=("sigs.k8s.io/cri-tools/pkg/version.Version=v{version}",),
         ),
         Group(
+            "csi",
+            "github.com/kubernetes-csi/csi-test/v5",
+            ("csi-sanity",),
+            "about a minute",
+            variables=("main.VERSION=v{version}",),
+        ),
+        Group(
+            "csi-mock",
+            "github.com/kubernetes-csi/csi-test/v3",
+            ("mock-driver",),
+            "under a minute",
+        ),
+        Group(
             "kubernetes",
             "k8s.io/kubernetes",
             ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from kubelet.api.validation.env import FILE_FIELDS, field_ref, resource_ref
+from kubelet.api.validation.metadata import annotation_map
 from kubelet.api.validation.names import dns_subdomain, each, file_path, one_of
 from kubelet.api.validation.scheduling import label_selector
 from kubelet.api.validation.texts import between, forbidden, invalid, required
@@ -15,16 +16,17 @@ from kubelet.api.volumes import (
     DownwardAPIProjection,
     DownwardAPIVolumeFile,
     KeyToPath,
+    PodCertificateProjection,
     ProjectedVolumeSource,
     SecretProjection,
     ServiceAccountTokenProjection,
     VolumeProjection,
 )
 
+_NO_DOMAIN: Final = 'must be a domain-prefixed key (such as "acme.io/foo")'
 _MODE: Final = "must be a number between 0 and 0777 (octal), both inclusive"
 _TOKEN_SECONDS: Final = (600, 1 << 32)
 _CERTIFICATE_SECONDS: Final = (3600, 91 * 86400)
-_CERTIFICATE_PATHS: Final = ("credentialBundlePath", "keyPath", "certificateChainPath")
 _KEY_TYPES: Final = ("ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519", "RSA3072", "RSA4096")
 
 
@@ -105,9 +107,8 @@ def _paths(part: object) -> Iterator[str]:
             yield from (item.path for item in part.items)
         case ServiceAccountTokenProjection() | ClusterTrustBundleProjection():
             yield part.path
-        case dict():
-            for key in _CERTIFICATE_PATHS:
-                yield str(part.get(key) or "")
+        case PodCertificateProjection():
+            yield from _certificate_paths(part).values()
 
 
 def _part(path: str, part: object) -> Iterator[str]:
@@ -122,7 +123,7 @@ def _part(path: str, part: object) -> Iterator[str]:
             yield from _token(path, part)
         case ClusterTrustBundleProjection():
             yield from _trust_bundle(path, part)
-        case dict():
+        case PodCertificateProjection():
             yield from _certificate(path, part)
 
 
@@ -169,20 +170,32 @@ def _signer(path: str, name: str) -> Iterator[str]:
         )
 
 
-def _certificate(path: str, certificate: dict[str, Any]) -> Iterator[str]:
-    signer = certificate.get("signerName")
-    if isinstance(signer, str) and signer:
-        yield from _signer(f"{path}.signerName", signer)
+def _certificate(path: str, certificate: PodCertificateProjection) -> Iterator[str]:
+    if certificate.signer_name:
+        yield from _signer(f"{path}.signerName", certificate.signer_name)
     else:
         yield required(f"{path}.signerName")
-    yield from one_of(f"{path}.keyType", str(certificate.get("keyType") or ""), _KEY_TYPES)
-    seconds = certificate.get("maxExpirationSeconds")
+    yield from one_of(f"{path}.keyType", certificate.key_type, _KEY_TYPES)
+    seconds = certificate.max_expiration_seconds
     shortest, longest = _CERTIFICATE_SECONDS
-    if isinstance(seconds, int) and not shortest <= seconds <= longest:
+    if seconds is not None and not shortest <= seconds <= longest:
         yield invalid(f"{path}.maxExpirationSeconds", seconds, between(shortest, longest))
-    given = [key for key in _CERTIFICATE_PATHS if certificate.get(key)]
-    for key in given:
-        yield from each(f"{path}.{key}", str(certificate[key]), file_path)
+    given = {key: value for key, value in _certificate_paths(certificate).items() if value}
+    for key, value in given.items():
+        yield from each(f"{path}.{key}", value, file_path)
     if not given:
         detail = "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"
         yield required(path, detail)
+    notes = certificate.user_annotations
+    yield from annotation_map(f"{path}.userAnnotations", notes)
+    yield from (
+        invalid(f"{path}.userAnnotations", key, _NO_DOMAIN) for key in notes if "/" not in key
+    )
+
+
+def _certificate_paths(certificate: PodCertificateProjection) -> dict[str, str]:
+    return {
+        "credentialBundlePath": certificate.credential_bundle_path,
+        "keyPath": certificate.key_path,
+        "certificateChainPath": certificate.certificate_chain_path,
+    }

@@ -256,6 +256,7 @@ VOLUMES: Final = (
         "How often the disk usage of volumes is measured; negative turns it off.",
         "volume-stats-agg-period",
         zero_unset=True,
+        acted_on_by="volumes",
     ),
     Field(
         "volumePluginDir",

@@ -279,7 +279,7 @@ class Requested:
             _check(pair, subject)
         except (ApiError, SigningError, BadPairError, OSError) as err:
             self._failures += 1
-            kit.process.row.count("serving_certificate_renew_errors")  # N-47
+            kit.process.row.count("serving_cert_renew_errors")  # N-47
             self._pending(str(err))
             await asyncio.sleep(pause(self._failures, err, kit.random))
             return

@@ -105,12 +105,15 @@ class Desk:
     # What comes in.
 
     def take(self, happening: Happening) -> bool:
-        """Take a happening; False if there is no room for it."""
+        """Take a happening, each of a moment once; False if there is no room for it."""
+        place = _place(happening.about)
+        book = self._books.get(place) or book_of(happening.about)
+        known = book.events.get(event_key(happening))
+        if known is not None and known.last_ns == happening.last_ns:
+            return True
         if self.full:
             self.dropped += 1
             return False
-        place = _place(happening.about)
-        book = self._books.get(place) or book_of(happening.about)
         self._write(place, self._entered(place, book, happening))
         return True
 

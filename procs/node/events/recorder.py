@@ -77,9 +77,9 @@ class Recorder:
         self._hurry.set()
         self._work.set()
 
-    def emit(self, about: Reference, type_: str, reason: str, message: str) -> None:
+    def emit(self, about: Reference, type_: str, reason: str, message: str, at_ns: int = 0) -> None:
         """Record an event: ``kit.Emit``."""
-        self._emit(about, type_, reason, message, self._wall())
+        self._emit(about, type_, reason, message, at_ns or self._wall())
 
     def _emit(self, about: Reference, type_: str, reason: str, message: str, at_ns: int) -> None:
         message = message[:MESSAGE_LIMIT]

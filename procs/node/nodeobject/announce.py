@@ -45,6 +45,28 @@ class News(NamedTuple):
     events: tuple[Event, ...]
 
 
+class Telling(NamedTuple):
+    """News that are being told of an object, as the ledger holds them meanwhile."""
+
+    uid: str
+    at_ns: int  # wall clock: their moment, by which they are known again
+    news: News
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        events = [list(event) for event in self.news.events]
+        return {"uid": self.uid, "at": self.at_ns, "told": self.news.told, "events": events}
+
+    @classmethod
+    def from_wire(cls, value: Any) -> Telling | None:
+        """Return what stands in the ledger; None: nothing, or nothing of this shape."""
+        try:
+            events = tuple(Event(*event) for event in value["events"])
+            return cls(value["uid"], value["at"], News(dict(value["told"]), events))
+        except (KeyError, TypeError, ValueError):
+            return None
+
+
 def told_of(value: Any) -> dict[str, str] | None:
     """Return what was told, from the ledger; None: nobody remembers."""
     if not isinstance(value, dict):

@@ -1,4 +1,8 @@
-"""Tells the events of the node, and remembers in the ledger what was told."""
+"""Tells the events of the node, and remembers in the ledger what was told.
+
+What is about to be told is noted first, as one entry: whoever dies in the middle leaves a successor
+that tells the rest, and the recorder knows what it was told already by its moment.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from procs.node.nodeobject import announce
 from supervisor.statereader import State
 
 _TOLD: Final = "nodeobject/told"
+_TELLING: Final = "nodeobject/telling"
 _STARTED: Final = "nodeobject/started"
 _REBOOTED: Final = "nodeobject/rebooted"
 
@@ -55,11 +60,15 @@ class Announcer:
 
     def heard(self, node: Json) -> None:
         """Tell what changed with the object as it is now."""
+        self._finish()
         told = announce.heard(self._told, node)
         found = announce.news(told, node)
-        for event in found.events:
-            self._emit(event)
-        self._remember(found.told)
+        if found.events:
+            telling = announce.Telling(self._kit.view.uid, self._kit.wall(), found)
+            self._kit.ledger.put(_TELLING, telling.to_wire())
+            self._tell(telling)
+        else:
+            self._remember(found.told)
 
     def looked(self, before: Json, boot_id: str) -> None:
         """Tell that the machine was rebooted, once for each boot (N-15)."""
@@ -69,10 +78,23 @@ class Announcer:
             self._emit(announce.rebooted(self._kit.view.name, boot_id))
             self._kit.ledger.put(_REBOOTED, boot_id)
 
+    def _finish(self) -> None:
+        """Tell what a predecessor had begun to tell of this very object."""
+        left = announce.Telling.from_wire(self._kit.ledger.get(_TELLING))
+        if left is not None and left.uid == self._kit.view.uid:
+            self._tell(left)
+
+    def _tell(self, telling: announce.Telling) -> None:
+        for event in telling.news.events:
+            self._emit(event, telling.at_ns)
+        self._remember(telling.news.told)
+        self._kit.ledger.delete(_TELLING)
+
     def _remember(self, told: dict[str, str]) -> None:
         if told != self._told:
             self._told = told
             self._kit.ledger.put(_TOLD, told)
 
-    def _emit(self, event: announce.Event) -> None:
-        self._kit.emit(self._kit.view.reference, event.type, event.reason, event.message)
+    def _emit(self, event: announce.Event, at_ns: int = 0) -> None:
+        about = self._kit.view.reference
+        self._kit.emit(about, event.type, event.reason, event.message, at_ns)

@@ -43,6 +43,8 @@ class Facts:
     images: tuple[NodeImage, ...] | None = None  # None: not known, what was said stays
     pressures: frozenset[str] = frozenset()  # types of the conditions that are true
     errors: tuple[str, ...] = ()  # why the node is not ready (N-14)
+    in_use: frozenset[str] = frozenset()  # devices (L-13)
+    in_use_settled: bool = False  # and no others
 
 
 def read_machine(

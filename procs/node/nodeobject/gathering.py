@@ -16,6 +16,7 @@ from kubelet.pods.runtime import RUNTIME_KEY, TABLE, RuntimeRecord
 from procs.node.kit import Kit
 from procs.node.nodeobject import conditions, lookup, odd, readiness
 from procs.node.nodeobject.facts import Facts, Kept, pressures_in, read_machine
+from procs.node.nodeobject.inuse import InUse, settles_ns
 from procs.node.nodeobject.settings import Settings
 from procs.node.nodeobject.tree import Judge, Tree
 
@@ -38,16 +39,29 @@ class Taken:
     again_ns: int
 
 
+def no_problem() -> str:
+    """Say that nothing is wrong."""
+    return ""
+
+
 class Gathering:
     """Where the facts come from."""
 
     def __init__(
-        self, kit: Kit, settings: Settings, wake: Callable[[], None], root: str = "/"
+        self,
+        kit: Kit,
+        settings: Settings,
+        wake: Callable[[], None],
+        root: str = "/",
+        storage: Callable[[], str] = no_problem,
     ) -> None:
+        """``storage`` says why volumes do not work here yet."""
         self._kit = kit
         self._settings = settings
         self._wake = wake
         self._root = root
+        self._storage = storage
+        self._in_use = InUse(kit.process)
         self._config = kit.process.config
         self._cache = RuntimeCache(kit.process)
         self._record: RuntimeRecord | None = None
@@ -79,8 +93,7 @@ class Gathering:
         self._refresh()
         now_ns, wall_ns = self._kit.clock(), self._kit.wall()
         machine = read_machine(self._config, self._settings, self._resolved, self._root)
-        problem = machine.address_problem or None
-        self._kit.troubles.tell("node address", problem)
+        self._kit.troubles.tell("node address", machine.address_problem or None)
         self._record = record = self._cache.runtime()
         was_ready = self._was_ready()
         errors = readiness.runtime_errors(record, now_ns, self._unknown_ns, was_ready)
@@ -89,11 +102,16 @@ class Gathering:
             moments.clear()
         isolated = self._config.bool("localStorageCapacityIsolation")
         errors += readiness.capacity_errors(machine.capacity, storage=isolated)
+        problem = self._storage()
+        if problem and not was_ready:  # a node that is ready stays so: pods run on it
+            errors.append(problem)
         look = self.tree.look()
         if look is not None:
             silent, again_ns = self._judge.judge(look, now_ns, wall_ns)
             errors += silent
             moments.append(again_ns)
+        settles = settles_ns(look)
+        moments.append(settles)
         facts = Facts(
             wall_ns=wall_ns,
             machine=machine,
@@ -101,6 +119,8 @@ class Gathering:
             images=self._images,
             pressures=pressures_in(self._kit.process.tables.value(STATS, STATS_KEY)),
             errors=tuple(errors),
+            in_use=self._in_use.devices(),
+            in_use_settled=self._in_use.readable and 0 < settles <= now_ns,
         )
         return Taken(facts, min((m for m in moments if m > now_ns), default=0))
 
@@ -114,11 +134,17 @@ class Gathering:
     # What changes.
 
     def _hinted(self, hint: Hint) -> None:
-        if hint.table == TABLE and hint.key in (RUNTIME_KEY, ANY_KEY):
-            if self._cache.runtime() is not self._record:  # mostly only its stamp moved
-                self._wake()
-        elif hint.table == STATS and hint.key in (STATS_KEY, ANY_KEY):
+        if self._is_news(hint):
             self._wake()
+
+    def _is_news(self, hint: Hint) -> bool:
+        """Whether the status may say something else after a hint."""
+        if hint.table == TABLE:  # mostly only its stamp moved
+            ours = hint.key in (RUNTIME_KEY, ANY_KEY)
+            return ours and self._cache.runtime() is not self._record
+        if hint.table == STATS:
+            return hint.key in (STATS_KEY, ANY_KEY)
+        return self._in_use.hinted(hint)
 
     def _refresh(self) -> None:
         """Ask others again for what they may know anew."""

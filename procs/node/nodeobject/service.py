@@ -20,7 +20,7 @@ from procs.node.nodeobject import conditions, node, odd, settings
 from procs.node.nodeobject.announcer import Announcer
 from procs.node.nodeobject.calls import Calls
 from procs.node.nodeobject.facts import Facts
-from procs.node.nodeobject.gathering import Gathering
+from procs.node.nodeobject.gathering import Gathering, no_problem
 from procs.node.nodeobject.lease import Lease
 from procs.node.nodeobject.register import COLLECTION, Registration
 from procs.node.nodeobject.reporter import Reporter
@@ -40,13 +40,19 @@ class NodeObject:
     """Registration, status and lease."""
 
     def __init__(
-        self, kit: Kit, *, drop: Callable[[Purpose], None] = keep, root: str = "/"
+        self,
+        kit: Kit,
+        *,
+        drop: Callable[[Purpose], None] = keep,
+        root: str = "/",
+        storage: Callable[[], str] = no_problem,
     ) -> None:
+        """``storage`` says why volumes do not work here yet, which makes a new node wait."""
         self._kit = kit
         self._settings = settings.read(kit.process.config, kit.process.node)
         calls = Calls(kit.api)
         self._announcer = Announcer(kit, root)
-        self._gathering = Gathering(kit, self._settings, self._changed, root)
+        self._gathering = Gathering(kit, self._settings, self.look, root, storage)
         self._registration = Registration(
             kit, self._settings, calls, self._announcer, self._facts, self.hear
         )
@@ -98,7 +104,8 @@ class NodeObject:
         self._startup.registering()
         return self._gathering.take().facts
 
-    def _changed(self) -> None:
+    def look(self) -> None:
+        """Look at once at what the status is to say."""
         self._reporter.wake()
 
     # What is heard of the object.

@@ -156,6 +156,21 @@ def _conditions(node: Json, facts: Facts, _settings: Settings) -> None:
     node["status"]["conditions"] = kept + added
 
 
+def _in_use(node: Json, facts: Facts, _settings: Settings) -> None:
+    """L-13; until all are known, what was said to be in use stays so. What is attached is not ours.
+
+    A controller may detach what is not named here, so that a name too many costs a while, and one
+    too few a file system.
+    """
+    found = set(facts.in_use)
+    if not facts.in_use_settled:
+        said = node["status"].get("volumesInUse")
+        found |= {one for one in said if isinstance(one, str)} if isinstance(said, list) else set()
+    node["status"].pop("volumesInUse", None)
+    if found:
+        node["status"]["volumesInUse"] = sorted(found)
+
+
 def _declared(node: Json, _facts: Facts, settings: Settings) -> None:
     """N-21."""
     node["status"].pop("declaredFeatures", None)
@@ -174,5 +189,6 @@ SETTERS: Final[tuple[Setter, ...]] = (
     _handlers,
     _features,
     _conditions,
+    _in_use,
     _declared,
 )

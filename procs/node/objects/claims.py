@@ -1,7 +1,8 @@
 """Persistent volume claims of pods, and the volumes that they are bound to.
 
 A node may read these one by one, and not watch them: what is not bound yet is read again soon, the
-rest once a sync, since a volume may grow.
+rest once a sync, since a volume may grow. While one is to grow, it is read more often: the
+controller's part comes first, and the node's is to follow soon (L-16).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from dataclasses import replace
 from typing import Any, Final
 
+from kubelet import quantities
 from kubelet.cluster.names import possible
 from kubelet.cluster.rows import ClaimRow
 from procs.node.apiserver.types import ApiError, Json
@@ -23,6 +25,10 @@ from procs.node.objects.strategy import Settings
 
 UNBOUND_SECONDS: Final = 0.2
 UNBOUND_LONGEST: Final = 5.0
+GROWING_SECONDS: Final = 1.0
+GROWING_LONGEST: Final = 15.0
+_STORAGE: Final = "storage"
+_INFEASIBLE: Final = ("ControllerResizeInfeasible", "NodeResizeInfeasible")
 
 
 class Claim:
@@ -39,6 +45,8 @@ class Claim:
         self._settings = settings
         self._tries = Tries()
         self._unbound = 0  # reads in a row that found it without a volume
+        self._growing = 0  # reads in a row that found it growing, and otherwise as before
+        self._version = ""  # its resourceVersion at the last of these
         self._rounds = Rounds(kit, f"reading {reference.key}", self._round)
 
     def start(self) -> None:
@@ -47,7 +55,7 @@ class Claim:
 
     def wanted(self) -> None:
         """Read it again: it may be bound by now."""
-        self._tries, self._unbound = Tries(), 0
+        self._tries, self._unbound, self._growing = Tries(), 0, 0
         self._rounds.wake()
 
     def stop(self) -> None:
@@ -72,7 +80,18 @@ class Claim:
             self._unbound += 1
             return unbound_seconds(self._unbound)
         self._unbound = 0
-        return self._settings.sync_seconds * self._kit.random.uniform(1.0, 1.5)
+        return self._rest(claim, volume)
+
+    def _rest(self, claim: Json, volume: Json) -> float:
+        """Return after how many seconds a claim that is bound is read again."""
+        seconds = self._settings.sync_seconds * self._kit.random.uniform(1.0, 1.5)
+        if not is_growing(claim, volume):
+            self._growing = 0
+            return seconds
+        version = str(_map(claim.get("metadata")).get("resourceVersion", ""))
+        self._growing = self._growing + 1 if version == self._version else 1
+        self._version = version
+        return min(growing_seconds(self._growing), seconds)
 
     def _put(self, claim: Json | None, volume: Json | None, error: str = "") -> None:
         reference = self._reference
@@ -105,6 +124,34 @@ class Claim:
 def unbound_seconds(reads: int) -> float:
     """Return how soon a claim without a volume is read again."""
     return min(UNBOUND_SECONDS * 2.0 ** min(max(reads - 1, 0), 16), UNBOUND_LONGEST)
+
+
+def growing_seconds(reads: int) -> float:
+    """Return how soon a claim that is to grow is read again."""
+    return min(GROWING_SECONDS * 2.0 ** min(max(reads - 1, 0), 16), GROWING_LONGEST)
+
+
+def is_growing(claim: Json, volume: Json) -> bool:
+    """Whether a claim, or its volume, is larger than the claim's status says that it is (L-16).
+
+    What was found infeasible waits for somebody to ask for less, and not for us.
+    """
+    status = _map(claim.get("status"))
+    under_way = _map(status.get("allocatedResourceStatuses")).get(_STORAGE)
+    if under_way in _INFEASIBLE:
+        return False
+    has = _amount(status.get("capacity"))
+    wanted = _amount(_map(_map(claim.get("spec")).get("resources")).get("requests"))
+    there = _amount(_map(volume.get("spec")).get("capacity"))
+    larger = has is not None and any(one is not None and one > has for one in (wanted, there))
+    return bool(under_way) or larger
+
+
+def _amount(amounts: Any) -> quantities.Quantity | None:
+    try:
+        return quantities.from_json(_map(amounts)[_STORAGE])
+    except (KeyError, ValueError):
+        return None
 
 
 def bound_to(claim: Json) -> str:

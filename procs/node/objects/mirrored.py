@@ -11,13 +11,17 @@ from procs.node.kit import Kit, Watching
 from procs.node.objects.listed import note_listed
 
 
+def _nobody(_key: str) -> None:
+    """Tell nobody."""
+
+
 class Mirrored:
     """Follows a collection; an object without a row is as if it were not there.
 
     What is known is in the table, and nowhere else in this process: a cluster has many objects.
     """
 
-    def __init__(  # noqa: PLR0913 - by name, from its two users
+    def __init__(  # noqa: PLR0913 - by name, from its few users
         self,
         kit: Kit,
         *,
@@ -26,13 +30,16 @@ class Mirrored:
         key_of: Callable[[Json], str],
         row_of: Callable[[Json], Record | None],
         kind: str,
+        changed: Callable[[str], None] = _nobody,
     ) -> None:
+        """``changed`` is told the key of each row that is written or removed."""
         self._kit = kit
         self._watched = watched
         self._prefix = prefix
         self._key_of = key_of
         self._row_of = row_of
         self._kind = kind  # the field of ListedRow
+        self._told = changed
         self._watching: Watching | None = None
 
     def start(self) -> None:
@@ -48,7 +55,7 @@ class Mirrored:
         there = {self._take(item) for item in items}
         for key in self._kit.process.tables.keys(CLUSTER):
             if key.startswith(self._prefix) and key not in there:
-                self._kit.process.delete(CLUSTER, key)
+                self._remove(key)
         note_listed(self._kit.process, **{self._kind: True})
 
     def changed(self, item: Json) -> None:
@@ -59,7 +66,11 @@ class Mirrored:
         """Take that an object is gone."""
         key = self._key_of(item)
         if key:
-            self._kit.process.delete(CLUSTER, key)
+            self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        self._kit.process.delete(CLUSTER, key)
+        self._told(key)
 
     def _take(self, item: Json) -> str:
         """Write an object's row if it is another; its key, "" if there is none."""
@@ -67,9 +78,10 @@ class Mirrored:
         row = self._row_of(item) if key else None
         if row is None:
             if key:
-                self._kit.process.delete(CLUSTER, key)
+                self._remove(key)
             return ""
         wire = row.to_wire()
         if self._kit.process.tables.value(CLUSTER, key) != wire:
             self._kit.process.put(CLUSTER, key, wire)
+            self._told(key)
         return key

@@ -1,4 +1,4 @@
-"""Which objects of the cluster a pod refers to (L-24, L-26). Pure.
+"""Which objects of the cluster a pod refers to (L-24, L-26..L-28). Pure.
 
 A pod comes as the API server sent it; what is not of the shape that it should have refers to
 nothing.
@@ -15,9 +15,12 @@ from kubelet.cluster.rows import (
     CLAIM,
     CONFIG_MAP,
     SECRET,
+    certificate_key,
     object_key,
     token_key,
+    trust_key,
 )
+from kubelet.cluster.selectors import SelectorError, text_of
 from procs.node.apiserver.types import Json
 
 TOKEN_SECONDS: Final = 3600  # where the pod does not say
@@ -71,14 +74,49 @@ class TokenReference:
         return token_key(self.pod_uid, self.audience, self.seconds)
 
 
-AnyReference = ObjectReference | TokenReference
+@dataclass(frozen=True, slots=True)
+class TrustReference:
+    """Trust anchors: of one ClusterTrustBundle, or of a signer's that labels select (L-27)."""
+
+    name: str = ""
+    signer: str = ""
+    selector: str = ""  # as text; "" selects nothing
+
+    @property
+    def key(self) -> str:
+        """Its key in table ``objects``."""
+        return trust_key(self.name, self.signer, self.selector)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateReference:
+    """A certificate for one source of one projected volume of one pod (L-28)."""
+
+    pod_uid: str
+    pod_name: str
+    namespace: str
+    account: str
+    volume: str
+    index: int
+    signer: str
+    key_type: str
+    seconds: int | None = None  # None: as the API server decides
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its key in table ``objects``."""
+        return certificate_key(self.pod_uid, self.volume, self.index)
+
+
+AnyReference = ObjectReference | TokenReference | TrustReference | CertificateReference
 
 
 def references(pod: Json) -> frozenset[AnyReference]:
     """Return everything that a pod refers to; one whose containers have all ended needs nothing."""
     metadata, spec = _map(pod.get("metadata")), _map(pod.get("spec"))
     namespace = _text(metadata.get("namespace"))
-    if not namespace or _map(pod.get("status")).get("phase") in _TERMINAL:
+    if not namespace or is_over(pod):
         return frozenset()
     named = {(SECRET, name) for name in _names(spec.get("imagePullSecrets"))}
     for kind in _CONTAINERS:
@@ -87,7 +125,19 @@ def references(pod: Json) -> frozenset[AnyReference]:
     for volume in _maps(spec.get("volumes")):
         named |= set(_of_volume(volume, _text(metadata.get("name"))))
     objects = {ObjectReference(kind, namespace, name) for kind, name in named if noted(name)}
-    return frozenset({*objects, *_tokens(metadata, spec, namespace)})
+    return frozenset(
+        {
+            *objects,
+            *_tokens(metadata, spec, namespace),
+            *_trust(spec),
+            *_certificates(metadata, spec, namespace),
+        }
+    )
+
+
+def is_over(pod: Json) -> bool:
+    """Whether all containers of a pod have ended for good."""
+    return _map(pod.get("status")).get("phase") in _TERMINAL
 
 
 def _of_container(container: Json) -> Iterator[tuple[str, str]]:
@@ -129,6 +179,58 @@ def _tokens(metadata: Json, spec: Json, namespace: str) -> Iterator[TokenReferen
                 yield TokenReference(uid, name, namespace, account, audience, seconds)
 
 
+def _trust(spec: Json) -> Iterator[TrustReference]:
+    for volume in _maps(spec.get("volumes")):
+        for source in _maps(_map(volume.get("projected")).get("sources")):
+            wanted = _map(source.get("clusterTrustBundle"))
+            name, signer = _text(wanted.get("name")), _text(wanted.get("signerName"))
+            if name:
+                yield TrustReference(name=name)
+            elif signer:
+                try:
+                    yield TrustReference("", signer, _selector(wanted.get("labelSelector")))
+                except SelectorError:  # whoever looks for it says so
+                    continue
+
+
+def _selector(value: Any) -> str:
+    """Return the text of a selector; one that is not there selects nothing."""
+    if not isinstance(value, dict):
+        return ""
+    labels = {k: v for k, v in _map(value.get("matchLabels")).items() if isinstance(v, str)}
+    expressions = [
+        (_text(one.get("key")), _text(one.get("operator")), _texts(one.get("values")))
+        for one in _maps(value.get("matchExpressions"))
+    ]
+    return text_of(labels, expressions)
+
+
+def _certificates(metadata: Json, spec: Json, namespace: str) -> Iterator[CertificateReference]:
+    uid, name = _text(metadata.get("uid")), _text(metadata.get("name"))
+    account = _text(spec.get("serviceAccountName")) or DEFAULT_ACCOUNT
+    for volume in _maps(spec.get("volumes")):
+        named, sources = _text(volume.get("name")), _map(volume.get("projected")).get("sources")
+        if not uid or not name or not noted(named) or not isinstance(sources, list):
+            continue
+        for index, source in enumerate(sources):
+            wanted = _map(source).get("podCertificate")
+            if isinstance(wanted, dict):
+                seconds = wanted.get("maxExpirationSeconds")
+                notes = _map(wanted.get("userAnnotations")).items()
+                yield CertificateReference(
+                    uid,
+                    name,
+                    namespace,
+                    account,
+                    named,
+                    index,
+                    _text(wanted.get("signerName")),
+                    _text(wanted.get("keyType")),
+                    seconds if isinstance(seconds, int) else None,
+                    tuple(sorted((k, v) for k, v in notes if isinstance(v, str))),
+                )
+
+
 def _names(value: Any) -> Iterator[str]:
     return (_name(item) for item in _maps(value))
 
@@ -139,6 +241,10 @@ def _name(value: Any) -> str:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(v for v in value if isinstance(v, str)) if isinstance(value, list) else ()
 
 
 def _map(value: Any) -> Json:

@@ -3,6 +3,9 @@
 Each is read the moment that a pod names it, beside everything else that its start needs, once for
 all pods, and forgotten when no pod names it any more. What a predecessor had read is taken as true
 until it is read again.
+
+What a pod refers to by itself is in ``references``; what it refers to through its claims and CSI
+drivers is in ``derived``, and is looked at again whenever one of these changes.
 """
 
 from __future__ import annotations
@@ -13,21 +16,28 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from kubelet.cluster.names import possible
-from kubelet.cluster.rows import CLAIM
+from kubelet.cluster.rows import CLAIM, object_key
 from procs.node.apiserver.types import Json
 from procs.node.kit import Kit
+from procs.node.objects import csidrivers, derived
 from procs.node.objects.claims import Claim
 from procs.node.objects.keeping import Keeper
+from procs.node.objects.podcert import KeyMaker, PodCertificate
 from procs.node.objects.polled import PolledObject
 from procs.node.objects.references import (
     AnyReference,
+    CertificateReference,
     ObjectReference,
     TokenReference,
+    TrustReference,
+    is_over,
     references,
 )
+from procs.node.objects.served import Served
 from procs.node.objects.store import Store
 from procs.node.objects.strategy import Settings, Strategy
 from procs.node.objects.tokens import Token
+from procs.node.objects.trust import Trust
 from procs.node.objects.watched import WatchedObject
 
 _LOOK_SECONDS: Final = 60.0  # nothing waits for it: it only frees what nobody needs
@@ -60,16 +70,19 @@ class _Kept:
 class Objects:
     """Counts references, and has each object kept for as long as there are any."""
 
-    def __init__(self, kit: Kit, pods: Pods) -> None:
+    def __init__(self, kit: Kit, pods: Pods, maker: KeyMaker | None = None) -> None:
         config = kit.process.config
+        self._served = Served(kit.api)
+        self._maker = maker or KeyMaker()
         self._kit = kit
         self._pods = pods
-        self._store = Store(kit, self._let_go)
+        self._store = Store(kit, self._let_go, self._wrote)
         self._settings = Settings(
             Strategy(config.str("configMapAndSecretChangeDetectionStrategy")),
             config.duration("syncFrequency"),
         )
         self._of: dict[str, frozenset[AnyReference]] = {}  # by pod
+        self._drivers: dict[str, frozenset[str]] = {}  # by pod: names
         self._kept: dict[str, _Kept] = {}  # by key
         self._swept = False
 
@@ -83,7 +96,7 @@ class Objects:
     def _changed(self, uid: str) -> None:
         """Take that a pod is new, another or gone."""
         pod = self._pods.pods.get(uid)
-        now = references(pod) if pod is not None else frozenset()
+        now = self._all_of(uid, pod)
         before = self._of.get(uid, frozenset())
         if now:
             self._of[uid] = now
@@ -94,6 +107,41 @@ class Objects:
         for reference in before - now:
             self._release(reference, uid)
         self._sweep()
+
+    def _all_of(self, uid: str, pod: Json | None) -> frozenset[AnyReference]:
+        """Return what a pod refers to, itself and through what is known of its claims."""
+        if pod is None or is_over(pod):
+            self._drivers.pop(uid, None)
+            return frozenset()
+        own = references(pod)
+        claims = [one.key for one in own if isinstance(one, ObjectReference) and one.kind == CLAIM]
+        volumes = [derived.volume_of(self._store.claim(key)) for key in claims]
+        names = self._drivers[uid] = derived.drivers_of(pod, volumes)
+        drivers = [csidrivers.driver(self._kit.process, name) for name in names]
+        secrets = {secret for volume in volumes for secret in derived.secrets_of(volume)}
+        tokens = derived.tokens_of(pod, (driver for driver in drivers if driver is not None))
+        return own | secrets | frozenset(tokens)
+
+    def driver_changed(self, name: str) -> None:
+        """Take that a CSI driver's object is new, another or gone."""
+        for uid in [uid for uid, names in self._drivers.items() if name in names]:
+            self._changed(uid)
+
+    def _wrote(self, key: str) -> None:
+        """Take that a row is another; a claim's volume may name more, which is looked at next."""
+        if key.startswith(f"{CLAIM}/"):
+            asyncio.get_running_loop().call_soon(self._claim_changed, key)
+
+    def _claim_changed(self, key: str) -> None:
+        kept = self._kept.get(key)
+        for uid in sorted(kept.users) if kept is not None else ():
+            self._changed(uid)
+
+    def read_claim(self, namespace: str, name: str) -> None:
+        """Have a claim read at once: its status was just changed by us."""
+        kept = self._kept.get(object_key(CLAIM, namespace, name))
+        if kept is not None:
+            kept.keeper.wanted()
 
     def _acquire(self, reference: AnyReference, uid: str) -> None:
         kept = self._kept.get(reference.key)
@@ -109,10 +157,20 @@ class Objects:
         kept.keeper.wanted()
 
     def _keeper(self, reference: AnyReference) -> Keeper:
+        kit, store = self._kit, self._store
+        match reference:
+            case TokenReference():
+                return Token(kit, store, reference)
+            case TrustReference():
+                return Trust(kit, store, self._served, reference)
+            case CertificateReference():
+                return PodCertificate(kit, store, self._served, self._maker, reference)
+            case ObjectReference():
+                return self._object_keeper(reference)
+
+    def _object_keeper(self, reference: ObjectReference) -> Keeper:
         kit, store, settings = self._kit, self._store, self._settings
-        if isinstance(reference, TokenReference):
-            return Token(kit, store, reference)
-        if not possible(reference.name):
+        if not (possible(reference.name) and possible(reference.namespace)):
             return _Impossible(store, reference)
         if reference.kind == CLAIM:
             return Claim(kit, store, reference, settings)

@@ -10,7 +10,15 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kubelet import logging as klog
-from kubelet.cluster.rows import CLAIM, OBJECTS, ClaimRow, ObjectRow, TokenRow
+from kubelet.cluster.rows import (
+    CLAIM,
+    OBJECTS,
+    CertificateRow,
+    ClaimRow,
+    ObjectRow,
+    TokenRow,
+    TrustRow,
+)
 from kubelet.config.errors import one_line
 from kubelet.pods.wire import BadRecordError
 from procs.node.apiserver.types import ApiError
@@ -20,6 +28,8 @@ from shm.errors import TableError
 
 log = klog.get_logger(__name__)
 
+Row = ObjectRow | ClaimRow | TokenRow | TrustRow | CertificateRow
+
 _READ: frozenset[str] = frozenset({"read_ns"})  # says nothing about the object
 _TROUBLE = "objects of pods"
 
@@ -28,13 +38,26 @@ def _keep(_key: str) -> bool:
     return False
 
 
+def _nobody(_key: str) -> None:
+    """Tell nobody."""
+
+
 class Store:
     """The rows, by key."""
 
-    def __init__(self, kit: Kit, let_go: Callable[[str], bool] = _keep) -> None:
-        """``let_go``: ends what cannot be had any more, and which nobody needs; whether it did."""
+    def __init__(
+        self,
+        kit: Kit,
+        let_go: Callable[[str], bool] = _keep,
+        wrote: Callable[[str], None] = _nobody,
+    ) -> None:
+        """``let_go``: ends what cannot be had any more, and which nobody needs; whether it did.
+
+        ``wrote`` is told the key of each row that says something else now.
+        """
         self._kit = kit
         self._let_go = let_go
+        self._wrote = wrote
         self._full = ""  # why a row could not be written
         self._refused: dict[str, str] = {}  # by key: why the API server does not give an object
 
@@ -66,7 +89,23 @@ class Store:
         except BadRecordError:
             return None
 
-    def put(self, key: str, row: ObjectRow | ClaimRow | TokenRow) -> None:
+    def trust(self, key: str) -> TrustRow | None:
+        """Return the row of trust anchors; None: there is none."""
+        value = self._kit.process.tables.value(OBJECTS, key)
+        try:
+            return None if value is None else TrustRow.from_wire(value)
+        except BadRecordError:
+            return None
+
+    def certificate(self, key: str) -> CertificateRow | None:
+        """Return the row of a pod's certificate; None: there is none."""
+        value = self._kit.process.tables.value(OBJECTS, key)
+        try:
+            return None if value is None else CertificateRow.from_wire(value)
+        except BadRecordError:
+            return None
+
+    def put(self, key: str, row: Row) -> None:
         """Write a row if it says anything else than the one that is there."""
         if not row.error:
             self._given(key)
@@ -83,6 +122,7 @@ class Store:
         if self._full:
             self._full = ""
             self._tell()
+        self._wrote(key)
         if row.error:
             log.warning(
                 "Object of a pod cannot be had", object=_shown(key), err=one_line(row.error)

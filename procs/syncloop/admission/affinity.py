@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from kubelet.api import nodeaffinity
 from kubelet.api.pod import Pod
-from kubelet.api.scheduling import NodeSelectorRequirement, NodeSelectorTerm
 
 
 def matches(pod: Pod, node: str, labels: Mapping[str, str]) -> bool:
@@ -21,39 +21,4 @@ def matches(pod: Pod, node: str, labels: Mapping[str, str]) -> bool:
     )
     if required is None:
         return True
-    return any(_term(term, node, labels) for term in required.node_selector_terms)
-
-
-def _term(term: NodeSelectorTerm, node: str, labels: Mapping[str, str]) -> bool:
-    """Whether all of a term holds; one without requirements holds nowhere."""
-    if not term.match_expressions and not term.match_fields:
-        return False
-    fields = {"metadata.name": node}
-    return all(_holds(one, labels) for one in term.match_expressions) and all(
-        _holds(one, fields) for one in term.match_fields
-    )
-
-
-def _holds(one: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    value = labels.get(one.key)
-    match one.operator:
-        case "In":
-            return value in one.values
-        case "NotIn":
-            return value not in one.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return _compares(value, one)
-        case _:
-            return False
-
-
-def _compares(value: str | None, one: NodeSelectorRequirement) -> bool:
-    try:
-        found, (wanted,) = int(value or ""), map(int, one.values)
-    except ValueError:
-        return False  # not a number, or not one number
-    return found > wanted if one.operator == "Gt" else found < wanted
+    return nodeaffinity.matches(required, labels, {"metadata.name": node})

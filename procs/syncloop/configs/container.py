@@ -18,10 +18,10 @@ from procs.syncloop.configs.expand import expand
 from procs.syncloop.configs.files import log_name
 from procs.syncloop.configs.linux import container_resources
 from procs.syncloop.configs.message import PATH, POLICY
+from procs.syncloop.configs.mounts import SubPath
 from procs.syncloop.configs.policy import Policy
 from procs.syncloop.configs.sandbox import identity
 from procs.syncloop.configs.security_context import container_security
-from procs.syncloop.configs.subpath import SubPath
 from procs.syncloop.runtime.hashing import container_hash
 from procs.syncloop.site import Site
 
@@ -62,7 +62,7 @@ def container_config(  # noqa: PLR0913, PLR0917 - the contract of this module
         working_dir=container.working_dir,
         envs=[pb.KeyValue(key=key, value=environments.encoded(env[key])) for key in env],
         mounts=[
-            *mounts.container_mounts(pod, container, env, context, site),
+            *mounts.container_mounts(pod, container, env, context),
             *mounts.own_mounts(pod, container, attempt, context, site),
         ],
         devices=mounts.container_devices(container, context.volumes),
@@ -83,11 +83,11 @@ def container_config(  # noqa: PLR0913, PLR0917 - the contract of this module
 def wanted_subpaths(
     pod: Pod, container: Container, context: ContainerContext, site: Site
 ) -> tuple[SubPath, ...]:
-    """Return the parts of volumes to prepare for a container, if another process does it."""
+    """Return the parts of volumes that are to be prepared before a container is configured."""
     if not any(mount.sub_path or mount.sub_path_expr for mount in container.volume_mounts):
         return ()
     env = environments.environment(pod, container, context, site)
-    return tuple(mounts.subpaths(pod, container, env, context.volumes, site).values())
+    return mounts.subpaths(pod, container, env, context.volumes)
 
 
 def container_annotations(pod: Pod, container: Container, attempt: int) -> dict[str, str]:

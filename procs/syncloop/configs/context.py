@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods.rows import VolumeRow
@@ -38,6 +39,14 @@ def image_info(image: pb.Image, ref: str, spec: str) -> ImageInfo:
     return ImageInfo(ref, spec, uid=0)
 
 
+class FileKey(NamedTuple):
+    """A variable in a file of a volume (P-174)."""
+
+    volume: str
+    path: str
+    key: str
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerContext:
     """Where a container is to run."""
@@ -50,6 +59,7 @@ class ContainerContext:
     target_id: str = ""  # container whose processes an ephemeral container is to see
     handler: Handler | None = None  # the runtime handler and what it can do
     subpaths: dict[int, str] = field(default_factory=dict)  # volume mount -> prepared path
+    file_keys: dict[FileKey, str | None] = field(default_factory=dict)  # as read; None: not there
     lookup: Lookup = NOTHING
     policy: Policy = DEFAULT
     warn: Warn = _quiet

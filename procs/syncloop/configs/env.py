@@ -1,7 +1,6 @@
-"""The environment of a container (P-170..P-174).
+"""The environment of a container (P-170..P-174). Pure.
 
-Pure but for files of variables, which are read when the container is made. Values that are not
-UTF-8 travel with surrogates and reach the runtime as the bytes that they were.
+Values that are not UTF-8 travel with surrogates and reach the runtime as the bytes that they were.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from kubelet.api.container import (
     SecretKeySelector,
 )
 from kubelet.api.pod import Pod
-from procs.syncloop.configs import envfile, fields
-from procs.syncloop.configs.context import ContainerContext
+from procs.syncloop.configs import fields
+from procs.syncloop.configs.context import ContainerContext, FileKey
 from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.expand import expand
 from procs.syncloop.configs.services import service_env
@@ -137,22 +136,29 @@ def _key(data: Mapping[str, str] | None, key: str, optional: bool, where: str) -
     raise ConfigError(f"couldn't find key {key} in {where}")
 
 
+def wanted_file_keys(container: Container, context: ContainerContext) -> tuple[FileKey, ...]:
+    """Return the variables that are to be read from files before a container is configured."""
+    if not context.policy.env_files:
+        return ()
+    sources = (variable.value_from for variable in container.env)
+    refs = (source.file_key_ref for source in sources if source is not None)
+    keys = (FileKey(ref.volume_name, ref.path, ref.key) for ref in refs if ref is not None)
+    return tuple(dict.fromkeys(keys))
+
+
 def _file_key(ref: FileKeySelector, context: ContainerContext) -> str | None:
-    """Read a variable from a file that another container of the pod has written (P-174)."""
+    """Return a variable from a file that another container of the pod has written (P-174)."""
     if not context.policy.env_files:
         raise ConfigError("fileKeyRef needs the feature gate EnvFiles")
-    volume = context.volumes.get(ref.volume_name)
-    if volume is None or not volume.host_path:
-        raise ConfigError(f'volume "{ref.volume_name}" of fileKeyRef is not mounted')
-    optional = bool(ref.optional)
-    try:
-        data = envfile.read(volume.host_path, ref.path)
-    except FileNotFoundError:
-        if optional:
-            return None
-        where = f'volume "{ref.volume_name}"'
-        raise ConfigError(f'environment file "{ref.path}" not found in {where}') from None
-    except OSError as err:
-        message = f'environment file "{ref.path}" cannot be read: {err.strerror}'
-        raise ConfigError(message) from None
-    return _key(data, ref.key, optional, f'file "{ref.path}"')
+    key = FileKey(ref.volume_name, ref.path, ref.key)
+    if key not in context.file_keys:
+        raise ConfigError(f'environment file "{ref.path}" has not been read')
+    value = context.file_keys[key]
+    if value:
+        return value
+    if ref.optional:
+        return None
+    raise ConfigError(
+        f'environment variable key "{ref.key}" not found in file "{ref.path}" of volume '
+        f'"{ref.volume_name}", or there is no such file'
+    )

@@ -1,23 +1,22 @@
 """What a container mounts: volumes, /etc/hosts, the file of its last words (P-165, P-175, P-185).
 
-Pure but for parts of volumes, which are bound to a place where the runtime can mount them safely.
+Pure: volumes, and parts of them, are there already, where process ``volumes`` says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from kubelet.api.container import Container, VolumeMount
 from kubelet.api.pod import Pod
-from kubelet.api.volumes import Volume
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods.rows import VolumeRow
-from procs.syncloop.configs import files, subpath, walk
+from procs.syncloop.configs import files
 from procs.syncloop.configs.context import ContainerContext
 from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.expand import expand, missing
-from procs.syncloop.configs.subpath import SubPath
 from procs.syncloop.site import Site
 
 HOSTS: Final = "/etc/hosts"
@@ -29,16 +28,33 @@ _PROPAGATION: Final = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class SubPath:
+    """A part of a volume that a container mounts (L-32)."""
+
+    container: str
+    index: int  # of the container's volume mounts
+    volume: str  # its name
+    path: str  # inside it, already expanded
+
+
 def container_mounts(
-    pod: Pod, container: Container, env: Mapping[str, str], context: ContainerContext, site: Site
+    pod: Pod, container: Container, env: Mapping[str, str], context: ContainerContext
 ) -> list[pb.Mount]:
     """Return the mounts of a container's volumes."""
-    parts = subpaths(pod, container, env, context.volumes, site)
-    found = [
-        _volume_mount(pod, container, mount, _prepared(parts.get(index), context), context)
-        for index, mount in enumerate(container.volume_mounts)
-    ]
-    return [_mapped(mount, context) for mount in found]
+    images = _image_volumes(pod)
+    found = []
+    for index, mount in enumerate(container.volume_mounts):
+        part = _sub_path(container, mount, env)
+        made = _mount(container, mount, context)
+        if mount.name in images:
+            _set_image(made, pod, container, mount, part, context)
+        else:
+            _set_volume(made, container, mount, context)
+            if part:
+                made.host_path = _prepared(container, index, part, context)
+        found.append(_mapped(made, context))
+    return found
 
 
 def own_mounts(
@@ -59,24 +75,17 @@ def own_mounts(
 
 
 def subpaths(
-    pod: Pod,
-    container: Container,
-    env: Mapping[str, str],
-    volumes: Mapping[str, VolumeRow],
-    site: Site,
-) -> dict[int, SubPath]:
-    """Return the parts of volumes that a container mounts, by the index of the mount."""
-    images = {volume.name for volume in pod.spec.volumes if volume.image is not None}
-    found = {}
+    pod: Pod, container: Container, env: Mapping[str, str], volumes: Mapping[str, VolumeRow]
+) -> tuple[SubPath, ...]:
+    """Return the parts of volumes that a container mounts; of an image the runtime takes it."""
+    images = _image_volumes(pod)
+    found = []
     for index, mount in enumerate(container.volume_mounts):
         path = _sub_path(container, mount, env)
-        if not path or mount.name in images:
-            continue
-        volume = _mounted(container, mount.name, volumes)
-        found[index] = SubPath(
-            site.pod_dir(pod.uid), container.name, index, mount.name, volume.host_path, path
-        )
-    return found
+        if path and mount.name not in images:
+            _mounted(container, mount.name, volumes)
+            found.append(SubPath(container.name, index, mount.name, path))
+    return tuple(found)
 
 
 def container_devices(container: Container, volumes: Mapping[str, VolumeRow]) -> list[pb.Device]:
@@ -84,6 +93,11 @@ def container_devices(container: Container, volumes: Mapping[str, VolumeRow]) ->
     found = []
     for device in container.volume_devices:
         volume = _mounted(container, device.name, volumes)
+        if not volume.block:
+            raise ConfigError(
+                f'volume "{device.name}" of volumeDevice "{device.device_path}" of container '
+                f'"{container.name}" is not a block device'
+            )
         permissions = "r" if volume.read_only else "mrw"
         found.append(
             pb.Device(
@@ -105,7 +119,7 @@ def _sub_path(container: Container, mount: VolumeMount, env: Mapping[str, str]) 
                 f'"{container.name}": missing value for {", ".join(unknown)}'
             )
         path = expand(mount.sub_path_expr, env)
-    wrong = walk.problem(path)
+    wrong = _problem(path)
     if wrong is not None:
         raise ConfigError(
             f'subPath "{path}" of volumeMount "{mount.name}" of container "{container.name}" '
@@ -114,10 +128,27 @@ def _sub_path(container: Container, mount: VolumeMount, env: Mapping[str, str]) 
     return path
 
 
-def _prepared(part: SubPath | None, context: ContainerContext) -> str:
-    if part is None:
-        return ""
-    return context.subpaths.get(part.index) or subpath.prepare(part)
+def _problem(path: str) -> str | None:
+    """Say what is wrong with a path inside a volume; ``volumes`` checks it again."""
+    if path.startswith("/"):
+        return "must be a relative path"
+    if ".." in path.split("/"):
+        return "must not contain '..'"
+    return "must not contain a zero byte" if "\0" in path else None
+
+
+def _prepared(container: Container, index: int, path: str, context: ContainerContext) -> str:
+    found = context.subpaths.get(index)
+    if not found:
+        raise ConfigError(
+            f'subPath "{path}" of volumeMount {index} of container "{container.name}" has not '
+            "been prepared"
+        )
+    return found
+
+
+def _image_volumes(pod: Pod) -> frozenset[str]:
+    return frozenset(volume.name for volume in pod.spec.volumes if volume.image is not None)
 
 
 def _mounted(container: Container, name: str, volumes: Mapping[str, VolumeRow]) -> VolumeRow:
@@ -127,28 +158,38 @@ def _mounted(container: Container, name: str, volumes: Mapping[str, VolumeRow]) 
     return volume
 
 
-def _volume_mount(
-    pod: Pod, container: Container, mount: VolumeMount, part: str, context: ContainerContext
-) -> pb.Mount:
-    source = next((v for v in pod.spec.volumes if v.name == mount.name), Volume())
+def _mount(container: Container, mount: VolumeMount, context: ContainerContext) -> pb.Mount:
+    """Return what a mount says of itself, whatever its volume is."""
     path = mount.mount_path
     absolute = path if path.startswith("/") else f"/{path}"
     found = pb.Mount(container_path=absolute, propagation=_propagation(container, mount))
     if context.policy.bind_mount_options:
         found.mount_options.extend(mount.bind_mount_options)
-    if source.image is not None:
-        _set_image(found, container, mount, context)
-        return found
-    volume = _mounted(container, mount.name, context.volumes)
-    found.host_path = part or volume.host_path
-    found.readonly = bool(mount.read_only) or volume.read_only
-    found.selinux_relabel = volume.selinux_relabel and context.policy.selinux
-    found.recursive_read_only = _recursive(mount, context)
     return found
 
 
-def _set_image(
+def _set_volume(
     found: pb.Mount, container: Container, mount: VolumeMount, context: ContainerContext
+) -> None:
+    volume = _mounted(container, mount.name, context.volumes)
+    if volume.block:
+        raise ConfigError(
+            f'volume "{mount.name}" of container "{container.name}" is a block device, which is '
+            "for volumeDevices"
+        )
+    found.host_path = volume.host_path
+    found.readonly = bool(mount.read_only) or volume.read_only
+    found.selinux_relabel = volume.selinux_relabel and context.policy.selinux
+    found.recursive_read_only = _recursive(mount, context)
+
+
+def _set_image(  # noqa: PLR0913, PLR0917 - all of it is about this one mount
+    found: pb.Mount,
+    pod: Pod,
+    container: Container,
+    mount: VolumeMount,
+    part: str,
+    context: ContainerContext,
 ) -> None:
     """Have the runtime mount an image, which is never written to."""
     image = context.images.get(mount.name)
@@ -158,7 +199,9 @@ def _set_image(
         )
     found.image.image = image.ref
     found.image.user_specified_image = image.spec
-    found.image_sub_path = mount.sub_path
+    found.image.runtime_handler = context.handler.name if context.handler is not None else ""
+    found.image.annotations.update(pod.metadata.annotations)
+    found.image_sub_path = part
     found.readonly = True
 
 

@@ -136,7 +136,8 @@ class ImageManager:
                     return Ensured(already, kept, pulled=False)
             return await self._decide(ask, backoffs)
         except ImageError as err:
-            self._say(pod, wanted, WARNING, policy.FAILED, policy.start_error(err.reason))
+            if wanted.container:  # a volume's is told of each container that wants it
+                self._say(pod, wanted, WARNING, policy.FAILED, policy.start_error(err.reason))
             raise
 
     def _say(self, pod: Pod, wanted: Wanted, kind: str, reason: str, message: str) -> None:

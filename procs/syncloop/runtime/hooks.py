@@ -7,41 +7,43 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
 import ssl
-from collections.abc import Iterable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
-from urllib.parse import quote, urljoin, urlsplit
 
 from kubelet import logging as klog
 from kubelet.api.container import Container
 from kubelet.api.handlers import HTTPGetAction, LifecycleHandler
 from kubelet.api.pod import Pod
-from kubelet.config.version import VERSION
 from kubelet.cri.client import RuntimeClient
 from kubelet.cri.errors import CriError
+from kubelet.http.answer import BODY_LIMIT, Answer, AnswerError, BodyError
+from kubelet.http.target import (
+    REQUESTS,
+    TOO_MANY,
+    Target,
+    TargetError,
+    agent,
+    is_redirection,
+    may_follow,
+    redirected,
+    refusal,
+    request_of,
+    target_of,
+)
+from kubelet.http.words import system_words
 from procs.syncloop.events import WARNING, Emit
 
 log = klog.get_logger(__name__)
 
-_AGENT: Final = "kube-lifecycle/" + ".".join(VERSION.removeprefix("v").split(".")[:2])
-_BODY_LIMIT: Final = 10 << 10  # bytes of an answer or an output that are looked at
-_HEAD_LIMIT: Final = 64 << 10
+_AGENT: Final = agent("kube-lifecycle")
+_OUTPUT_LIMIT: Final = 10 << 10  # bytes of an output that are looked at
+_READ: Final = 64 << 10
 _CONNECT_SECONDS: Final = 30.0
 _HANDSHAKE_SECONDS: Final = 10.0
-_REQUESTS: Final = 10  # the first one, and those that redirections ask for
-_REDIRECTIONS: Final = frozenset({301, 302, 303, 307, 308})
-_SCHEMES: Final = frozenset({"http", "https"})
 _PLAIN: Final = "http: server gave HTTP response to HTTPS client"
 # What OpenSSL calls the first bytes of an answer that is not TLS.
 _NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-_STATUS: Final = re.compile(rb"HTTP/\d\.\d (\d{3})(?:\s|$)")
-_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_VALUE: Final = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")  # a line end would begin another header
-_SAFE: Final = "/%:@!$&'()*+,;=~-._"  # stands for itself in a path
 
 
 class HookError(Exception):
@@ -91,7 +93,7 @@ class Hooks:
         except CriError as err:
             raise HookError(_exec_text(pod, container, command, err.go_text, b"")) from None
         if answer.exit_code != 0:
-            said = answer.stderr[:_BODY_LIMIT].decode(errors="replace")
+            said = answer.stderr[:_OUTPUT_LIMIT].decode(errors="replace")
             failure = f"command '{' '.join(command)}' exited with {answer.exit_code}: {said}"
             output = answer.stdout + answer.stderr
             raise HookError(_exec_text(pod, container, command, failure, output))
@@ -100,18 +102,18 @@ class Hooks:
         self, pod: Pod, container: Container, action: HTTPGetAction, pod_ip: str
     ) -> None:
         try:
-            target = _target(container, action, pod_ip)
+            target = target_of(container, action, pod_ip)
             try:
                 await _get(target)
             except _PlainAnswerError as err:
                 await self._fall_back(pod, target, err)
-        except _RequestError as err:
+        except (_RequestError, TargetError) as err:
             where = f'Container "{container.name}" in Pod "{_pod_name(pod)}"'
             raise HookError(
                 f"HTTP lifecycle hook ({action.path}) for {where} failed - error: {err}"
             ) from None
 
-    async def _fall_back(self, pod: Pod, target: _Target, why: _PlainAnswerError) -> None:
+    async def _fall_back(self, pod: Pod, target: Target, why: _PlainAnswerError) -> None:
         """Ask again without TLS (P-145); what is wrong otherwise is what was wrong first."""
         log.v(1, "HTTPS lifecycle hook got an HTTP response and is tried without TLS", pod=str(pod))
         headers = tuple(h for h in target.headers if h[0].lower() != "authorization")
@@ -130,7 +132,7 @@ class Hooks:
 def _exec_text(
     pod: Pod, container: Container, command: tuple[str, ...], failure: str, output: bytes
 ) -> str:
-    said = json.dumps(output[:_BODY_LIMIT].decode(errors="replace"), ensure_ascii=False)
+    said = json.dumps(output[:_OUTPUT_LIMIT].decode(errors="replace"), ensure_ascii=False)
     return (
         f'Exec lifecycle hook ([{" ".join(command)}]) for Container "{container.name}" in Pod '
         f'"{_pod_name(pod)}" failed - error: {failure}, message: {said}'
@@ -141,7 +143,7 @@ def _pod_name(pod: Pod) -> str:
     return f"{pod.name}_{pod.namespace}({pod.uid})"
 
 
-# --- where a request goes ------------------------------------------------------------------------
+# --- the request ---------------------------------------------------------------------------------
 
 
 class _RequestError(Exception):
@@ -152,103 +154,34 @@ class _PlainAnswerError(_RequestError):
     """A server that was spoken to in TLS answered without."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where an HTTP hook goes, and what it says there."""
-
-    scheme: str
-    host: str
-    port: int
-    path: str  # as it is sent, with the query
-    headers: tuple[tuple[str, str], ...]
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.authority}{self.path}"
-
-
-def _target(container: Container, action: HTTPGetAction, pod_ip: str) -> _Target:
-    host = action.host or pod_ip
-    if not host:
-        raise _RequestError("failed to find networking container: the pod has no address")
-    headers = tuple((h.name, h.value) for h in action.http_headers)
-    for name, value in headers:
-        if not _NAME.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise _RequestError(f"invalid header field {name!r} with value {value!r}")
-    try:
-        port = port_of(container, action.port)
-    except HookError as err:
-        raise _RequestError(str(err)) from None
-    return _Target(
-        scheme=(action.scheme or "HTTP").lower(),
-        host=host,
-        port=port,
-        path=_sent_path(action.path),
-        headers=headers,
-    )
-
-
-def _sent_path(path: str) -> str:
-    """Return a path as it may be sent: with a slash before it, and nothing that ends it early."""
-    try:
-        found = urlsplit(path)
-    except ValueError:  # it is too late to refuse it: it is a path as it is
-        return "/" + quote(path.lstrip("/"), safe=_SAFE)
-    sent = quote(found.path, safe=_SAFE)
-    sent = sent if sent.startswith("/") else f"/{sent}"
-    return f"{sent}?{quote(found.query, safe=_SAFE + '?')}" if found.query else sent
-
-
-def port_of(container: Container, port: int | str | None) -> int:
-    """Return the number of a port that is given by number or by the name of a container's port."""
-    number = port if isinstance(port, int) else _named_port(container, port or "")
-    if not 0 < number < 65536:
-        raise HookError(f"invalid port number: {number}")
-    return number
-
-
-def _named_port(container: Container, name: str) -> int:
-    for known in container.ports:
-        if name and known.name == name and known.container_port:
-            return known.container_port
-    if name.isascii() and name.isdigit():
-        return int(name)
-    raise HookError(f"couldn't find port: {name!r} in container {container.name}")
-
-
-# --- the request ---------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """What a server said, as far as it matters."""
-
-    status: int
-    location: str
-    length: int | None  # of what follows
-
-
-async def _get(target: _Target) -> None:
+async def _get(target: Target) -> None:
     """Send a request; that an answer comes is all that counts (P-145).
 
     A redirection within the host is followed: often it adds but a slash, and what the hook is to
     bring about happens behind it. One to elsewhere is an answer as good as any.
     """
     at = target
-    for _ in range(_REQUESTS):
+    for _ in range(REQUESTS):
         try:
             answer = await _ask(at)
-        except (OSError, EOFError, ValueError) as err:
+        except (OSError, AnswerError) as err:
             raise _RequestError(f'Get "{at}": {_why(err)}') from None
-        further = _redirected(at, answer)
-        if further is None or further.host.lower() != target.host.lower():
+        further = _further(target, at, answer)
+        if further is None:
             return
         at = further
-    raise _RequestError(f'Get "{at}": stopped after {_REQUESTS} redirects')
+    raise _RequestError(f'Get "{at}": {TOO_MANY}')
+
+
+def _further(first: Target, at: Target, answer: Answer) -> Target | None:
+    """Return where an answer leads to; None: nowhere that is to be gone to."""
+    if not is_redirection(answer.status, answer.location):
+        return None
+    try:
+        further = redirected(at, answer.location)
+    except TargetError:
+        return None
+    return further if may_follow(first, further) and refusal(further) is None else None
 
 
 def _why(err: Exception) -> str:
@@ -256,51 +189,42 @@ def _why(err: Exception) -> str:
     if isinstance(err, ssl.SSLError):
         return f"tls: {(err.reason or str(err)).replace('_', ' ').lower()}"
     if isinstance(err, OSError) and err.errno and err.errno > 0:
-        return os.strerror(err.errno).lower()
-    if isinstance(err, asyncio.IncompleteReadError):
-        return "unexpected EOF"
+        return system_words(err.errno)
     return str(err) or type(err).__name__
 
 
-def _redirected(target: _Target, answer: _Answer) -> _Target | None:
-    """Return where an answer leads to; None: nowhere that can be gone to."""
-    if answer.status not in _REDIRECTIONS or not answer.location:
-        return None
-    try:
-        found = urlsplit(urljoin(str(target), answer.location))
-        port = found.port or {"http": 80, "https": 443}.get(found.scheme, 0)
-    except ValueError:
-        return None
-    if found.scheme not in _SCHEMES or not found.hostname:
-        return None
-    headers = target.headers
-    if urlsplit(answer.location).netloc:  # the name that was asked for is not that of this place
-        headers = tuple(h for h in headers if h[0].lower() != "host")
-    query = f"?{found.query}" if found.query else ""
-    path = _sent_path(f"{found.path}{query}")
-    return _Target(found.scheme, found.hostname, port, path, headers)
-
-
-async def _ask(target: _Target) -> _Answer:
+async def _ask(target: Target) -> Answer:
     reader, writer = await _connect(target)
     try:
-        writer.write(_request(target))
+        writer.write(request_of(target, _AGENT))
         await writer.drain()
-        answer = await _head(reader)
-        await _discard(reader, answer.length)
+        answer = Answer()
+        try:
+            await _hear(reader, answer)
+        except (OSError, BodyError):
+            if not answer.has_head:  # else it is known: how it goes on does not count
+                raise
     finally:
         writer.transport.abort()  # the answer is here: nobody waits for the server's good-bye
     return answer
 
 
-async def _connect(target: _Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _hear(reader: asyncio.StreamReader, answer: Answer) -> None:
+    """Read an answer to its end, if it is not much: a server may take it ill to be cut short."""
+    while not answer.done and (answer.length or 0) <= BODY_LIMIT:
+        data = await reader.read(_READ)
+        if not data:
+            answer.end()
+        answer.feed(data)
+
+
+async def _connect(target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     tls = target.scheme == "https"
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             return await asyncio.open_connection(
                 target.host,
                 target.port,
-                limit=_HEAD_LIMIT,
                 ssl=_unverified() if tls else None,
                 ssl_handshake_timeout=_HANDSHAKE_SECONDS if tls else None,
             )
@@ -317,65 +241,3 @@ def _unverified() -> ssl.SSLContext:
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
-
-
-def _request(target: _Target) -> bytes:
-    given = {name.lower(): value for name, value in target.headers}
-    lines = [f"GET {target.path} HTTP/1.1", f"Host: {given.get('host') or target.authority}"]
-    if "user-agent" not in given:
-        lines.append(f"User-Agent: {_AGENT}")
-    if "accept" not in given:
-        lines.append("Accept: */*")
-    lines += [f"{name}: {value}" for name, value in _sent_headers(target.headers)]
-    lines += ["Connection: close", "", ""]
-    return "\r\n".join(lines).encode()
-
-
-def _sent_headers(headers: Iterable[tuple[str, str]]) -> Iterable[tuple[str, str]]:
-    """Leave out what is said already, and an Accept that was emptied: that is to have none."""
-    for name, value in headers:
-        lower = name.lower()
-        if lower not in {"host", "connection"} and (lower != "accept" or value):
-            yield name, value
-
-
-async def _head(reader: asyncio.StreamReader) -> _Answer:
-    """Read the head of an answer; those that only announce another are passed over."""
-    while True:
-        line = await reader.readline()
-        found = _STATUS.match(line)
-        if found is None:
-            shown = line[:80].decode(errors="replace").strip()
-            raise EOFError("EOF") if not line else ValueError(f"malformed HTTP response {shown!r}")
-        fields = await _fields(reader)
-        if not 100 <= int(found[1]) < 200:
-            length = fields.get("content-length", "")
-            return _Answer(
-                status=int(found[1]),
-                location=fields.get("location", ""),
-                length=int(length) if length.isascii() and length.isdigit() else None,
-            )
-
-
-async def _fields(reader: asyncio.StreamReader) -> dict[str, str]:
-    found: dict[str, str] = {}
-    size = 0
-    while line := await reader.readline():
-        size += len(line)
-        if size > _HEAD_LIMIT:
-            raise ValueError(f"the answer's head has more than {_HEAD_LIMIT} bytes")
-        if not line.strip():
-            return found
-        name, _, value = line.decode("latin-1").partition(":")
-        found.setdefault(name.strip().lower(), value.strip())
-    raise EOFError("unexpected EOF")
-
-
-async def _discard(reader: asyncio.StreamReader, length: int | None) -> None:
-    """Read what follows, if it is not much: a server may take it ill when nobody listens."""
-    left = _BODY_LIMIT if length is None else length
-    if left > _BODY_LIMIT:
-        return
-    with suppress(OSError):  # the answer is known: how it goes on does not count
-        while left > 0 and (data := await reader.read(left)):
-            left -= len(data)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
-import shutil
 from typing import Final
 
 from kubelet import logging as klog
@@ -15,23 +13,29 @@ from kubelet.channels.errors import ChannelError
 from kubelet.channels.messages import RemovePodCgroup
 from kubelet.cri.errors import CriError
 from kubelet.pods.cgroups import pod_path
-from kubelet.pods.rows import MOUNTS, VolumeRow, Wait
+from kubelet.pods.rows import MOUNTS, MountsRow, VolumeRow, Wait
 from kubelet.pods.runtime import PodRecord
 from procs.syncloop.configs import files
 from procs.syncloop.events import WARNING
 from procs.syncloop.workers import state
+from procs.syncloop.workers.mounting import mounts_of, volume_wait
 from procs.syncloop.workers.publish import publish
 from procs.syncloop.workers.retry import AGAIN
 from procs.syncloop.workers.stopping import StopError, runs, stop_pod
-from procs.syncloop.workers.sync import FOREVER, mounts_of, settle
+from procs.syncloop.workers.sync import FOREVER, settle
 from procs.syncloop.workers.worker import Worker
+from procs.volumes import mounts
+from procs.volumes.errors import VolumeError
+from procs.volumes.removal import remove_tree
 
 log = klog.get_logger(__name__)
 
 _ERROR_SECONDS: Final = 10.0
-_UNMOUNT_SECONDS: Final = 5.0  # between two words about what is not unmounted yet
+_UNMOUNT_SECONDS: Final = 5.0  # before a word about what says nothing of itself
 _ASK_SECONDS: Final = 30.0
 _NS: Final = 10**9
+_OF_VOLUMES: Final = ("volumes", "volumeDevices", "volume-subpaths")
+_LONGEST_NAME: Final = 255  # bytes, of a file system
 
 
 def subject(worker: Worker) -> Pod:
@@ -112,21 +116,36 @@ async def _clean(worker: Worker, record: PodRecord | None, removed: bool) -> str
 
 async def _unmounted(worker: Worker) -> str:
     """Wait until the volumes are gone: ``volumes`` has seen the row's state."""
-    while mounts_of(worker) is not None:
-        try:
-            await worker.kit.process.waiters.wait(
-                MOUNTS, worker.uid, lambda: mounts_of(worker) is None or None, _UNMOUNT_SECONDS
-            )
-        except TimeoutError:
-            row = mounts_of(worker)
-            waits = [_unmount_wait(worker, v) for v in row.volumes] if row else []
+    row, silent = mounts_of(worker), False
+    while row is not None:
+        waits = [_wait(volume) for volume in row.volumes if silent or _told(volume)]
+        if waits:
             worker.step("waiting for volumes to be unmounted", *waits)
+        try:
+            row, silent = await _other(worker, row), False
+        except TimeoutError:
+            silent = True
     return ""
 
 
-def _unmount_wait(worker: Worker, volume: VolumeRow) -> Wait:
-    what = f"volume {volume.name} to be unmounted"
-    return worker.waiting(what, volume.reason, AGAIN, volume.retry_ns)
+def _told(volume: VolumeRow) -> bool:
+    """Whether a volume's row says what is waited for."""
+    return bool(volume.reason or volume.operation)
+
+
+def _wait(volume: VolumeRow) -> Wait:
+    return volume_wait(volume, "unmounted")
+
+
+async def _other(worker: Worker, before: MountsRow) -> MountsRow | None:
+    """Return the row as soon as it is another, or gone; TimeoutError: it stays as it is."""
+
+    def look() -> tuple[MountsRow | None] | None:
+        row = mounts_of(worker)
+        return (row,) if row != before else None
+
+    (found,) = await worker.kit.process.waiters.wait(MOUNTS, worker.uid, look, _UNMOUNT_SECONDS)
+    return found
 
 
 async def _runtime_part(worker: Worker, record: PodRecord | None, removed: bool) -> str:
@@ -167,23 +186,20 @@ async def _remove_cgroup(worker: Worker) -> None:
 
 
 def _remove_dirs(worker: Worker) -> str:
-    """Remove the pod's directory and logs; what is still mounted below is never touched."""
+    """Remove the pod's directory and logs, but nothing that is mounted or a volume's (L-18)."""
     site, row = worker.kit.site(), worker.row
     logs = site.pod_logs_dir(row.namespace, row.name, row.uid)
-    for path in (site.pod_dir(row.uid), logs):
-        if _has_mounts(path):
-            return f"something is still mounted below {path}"
-        try:
-            shutil.rmtree(path)
-        except FileNotFoundError:
+    pod = site.pod_dir(row.uid)
+    for place in _OF_VOLUMES:
+        if os.path.lexists(f"{pod}/{place}"):
+            return f"{pod}/{place} is still there: volumes has not removed it"
+    for path in (pod, logs):
+        if (
+            len(os.fsencode(os.path.basename(path))) > _LONGEST_NAME
+        ):  # nothing can be there under such a name
             continue
-        except OSError as err:
-            if err.errno != errno.ENAMETOOLONG:  # nothing can be there under such a name
-                return f"{path} cannot be removed: {err}"
+        try:
+            remove_tree(path, mounts.points())
+        except VolumeError as err:
+            return str(err)
     return ""
-
-
-def _has_mounts(path: str) -> bool:
-    real = os.path.realpath(path) + "/"
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as mounts:
-        return any((line.split()[4] + "/").startswith(real) for line in mounts)

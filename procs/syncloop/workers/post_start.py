@@ -7,6 +7,7 @@ from kubelet.api.pod import Pod
 from kubelet.pods.rows import Call, CallStep, Wait
 from procs.syncloop.events import WARNING
 from procs.syncloop.runtime.hooks import HookError
+from procs.syncloop.workers.publish import publish_now
 from procs.syncloop.workers.retry import RetryError
 from procs.syncloop.workers.stopping import StopError, stop_container
 from procs.syncloop.workers.worker import Worker
@@ -38,6 +39,7 @@ async def run_post_start(
         worker.unstarted.discard(container_id)
     worker.kit.reached("post-start:after", pod.uid)
     worker.book.call(pod.uid, container.name, None)
+    publish_now(worker)  # it counts as started, and is probed, while others are still to be started
 
 
 async def _stop(worker: Worker, pod: Pod, container: Container, container_id: str) -> None:

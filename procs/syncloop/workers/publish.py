@@ -7,7 +7,7 @@ import json
 from kubelet.api import codec
 from kubelet.api.status import PodStatus
 from kubelet.pods.rows import FILE, HTTP, CallStep, StatusRow, WorkerState
-from kubelet.pods.runtime import ContainerRecord, PodRecord
+from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord
 from procs.syncloop.configs.message import termination_message
 from procs.syncloop.runtime.kinds import find_or_none
 from procs.syncloop.site import Site
@@ -26,18 +26,38 @@ def publish(worker: Worker, record: PodRecord | None, *, finished: bool = False)
     stopped = worker.row.state in _STOPPED
     _forget_messages(worker, record)
     unspoken = recover.unspoken(worker.work.calls, record)
-    status = compute(worker.pod, record, _context(worker, told_before, unspoken))
+    unstarted = _unstarted(worker)
+    status = compute(worker.pod, record, _context(worker, record, told_before, unspoken, unstarted))
     told = publishable(status, record, told_before, stopped=stopped)
     document = json.dumps(codec.encode(told), separators=(",", ":")).encode()
+    row = worker.row
+    version = before.version if before is not None else 0
     if before is None or before.document != document or before.finished != finished:
-        row = worker.row
-        version = before.version + 1 if before is not None else 1
-        written = StatusRow(row.uid, row.name, row.namespace, version, document, finished)
+        version += 1  # who says it to others has something to say
+    hooked = _running(record, unstarted)
+    written = StatusRow(row.uid, row.name, row.namespace, version, document, finished, hooked)
+    if written != before:
         worker.book.put_status(written)
         worker.told = (written, told)
         if told_before is None or told_before.phase != told.phase:
             worker.record("phase", told.phase)
     return status
+
+
+def publish_now(worker: Worker) -> None:
+    """Show what is known at this moment, whatever the worker is in the middle of.
+
+    A pod that was not let in yet, or of which nothing runs any more, has nothing to show; nor does
+    a table that was not looked at since this process began (P-133).
+    """
+    row, kit = worker.row, worker.kit
+    ending = row.state is WorkerState.TERMINATING
+    active = ending or (row.state is WorkerState.SYNC and row.admitted)
+    if not active or not row.document or row.again or worker.uid in kit.process.quarantined:
+        return
+    seen = kit.cache.get(worker.uid)
+    if seen.stamp_ns > kit.started_ns:
+        publish(worker, seen.record)
 
 
 def _told(worker: Worker, before: StatusRow | None) -> PodStatus | None:
@@ -49,7 +69,13 @@ def _told(worker: Worker, before: StatusRow | None) -> PodStatus | None:
     return worker.told[1]
 
 
-def _context(worker: Worker, before: PodStatus | None, ignored: frozenset[str]) -> Context:
+def _context(
+    worker: Worker,
+    record: PodRecord | None,
+    before: PodStatus | None,
+    ignored: frozenset[str],
+    unstarted: frozenset[str],
+) -> Context:
     row, kit, work = worker.row, worker.kit, worker.work
     runtime = kit.cache.runtime()
     site = kit.site()
@@ -57,7 +83,8 @@ def _context(worker: Worker, before: PodStatus | None, ignored: frozenset[str]) 
         now_ns=kit.wall(),
         previous=before,
         reasons=_reasons(work.reasons),
-        unstarted=_unstarted(worker),
+        probes=kit.probes.views(c.id for c in record.containers) if record is not None else {},
+        unstarted=unstarted,
         ignored=ignored,
         messages=lambda found: _message(worker, found, site),
         ending=row.ending,
@@ -82,6 +109,14 @@ def _unstarted(worker: Worker) -> frozenset[str]:
         if hook is not None and call.step in (CallStep.START, CallStep.STARTED):
             found.add(call.container_id)
     return frozenset(found)
+
+
+def _running(record: PodRecord | None, ids: frozenset[str]) -> tuple[str, ...]:
+    """Return those that run, in an order that does not change by itself."""
+    if record is None or not ids:
+        return ()
+    running = ContainerState.RUNNING
+    return tuple(sorted(c.id for c in record.containers if c.id in ids and c.state is running))
 
 
 def _reasons(entries: dict[str, str]) -> dict[str, tuple[str, str]]:

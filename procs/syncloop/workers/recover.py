@@ -10,6 +10,7 @@ from dataclasses import replace
 from kubelet.pods.rows import Call, CallStep
 from kubelet.pods.runtime import ContainerRecord, ContainerState, PodRecord
 
+_RAN = (ContainerState.RUNNING, ContainerState.EXITED)
 _NEVER_RAN = (128, "StartError")  # exit code and reason of a start that the runtime gave up
 
 
@@ -55,6 +56,19 @@ def _settle_start(call: Call, container: ContainerRecord | None) -> Call | None:
 def _never_ran(container: ContainerRecord) -> bool:
     ended = (container.exit_code, container.reason)
     return container.state is ContainerState.EXITED and ended == _NEVER_RAN
+
+
+def begun(calls: dict[str, Call], record: PodRecord | None) -> dict[str, Call]:
+    """Return the starts under way that the runtime has carried out, whatever became of them."""
+    known = {c.id: c for c in record.containers} if record else {}
+    found = {}
+    for name, call in calls.items():
+        container = known.get(call.container_id)
+        if call.step not in (CallStep.START, CallStep.BROKEN_OFF) or container is None:
+            continue
+        if container.state in _RAN and not _never_ran(container):
+            found[name] = call
+    return found
 
 
 def broken_off(calls: dict[str, Call]) -> frozenset[str]:

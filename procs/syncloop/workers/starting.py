@@ -6,8 +6,6 @@ came of it. A successor reads that and goes on from there: nothing is created or
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
@@ -23,13 +21,14 @@ from procs.syncloop.configs.container import ContainerContext, container_config,
 from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.sandbox import sandbox_config
 from procs.syncloop.events import NORMAL, WARNING
-from procs.syncloop.images.errors import ImageError, Reason
-from procs.syncloop.images.manager import Ensured, backoff_key
+from procs.syncloop.images.manager import Ensured
 from procs.syncloop.runtime import backoff
 from procs.syncloop.runtime.kinds import find
 from procs.syncloop.runtime.plan import Plan, Start, StartKind
+from procs.syncloop.workers.asking import with_volumes
 from procs.syncloop.workers.calls import finish
 from procs.syncloop.workers.cluster import known
+from procs.syncloop.workers.imaging import StartImages
 from procs.syncloop.workers.instances import last_ended, target_of
 from procs.syncloop.workers.post_start import run_post_start
 from procs.syncloop.workers.retry import Result, RetryError, crash_wait
@@ -38,7 +37,6 @@ from procs.syncloop.workers.worker import Worker
 log = klog.get_logger(__name__)
 
 SANDBOX: Final = ""  # the journal's name of the sandbox
-_FAILURE_SHOWN_NS: Final = 10**9  # of a pull, before its back-off is what the status says
 _UNCLEAR: Final = (Unavailable, TimedOut, Cancelled)  # the call may have been carried out
 _OUTAGE_NS: Final = 10**9  # before a try after one that found no runtime; a look comes first
 _RESERVED: Final = "is reserved for"  # a call of a dead predecessor is still being given up
@@ -59,8 +57,8 @@ class Starter:
         self._site = worker.kit.site()
         self._lookup = worker.kit.lookup.of(pod)
         self._handler_found: str | None = None
-        self._images: dict[str, asyncio.Task[Ensured]] = {}
         self._backoffs: dict[str, Backoff] = dict(worker.work.backoffs)
+        self._images = StartImages(worker, pod, self._lookup, self._backoffs)
         self.result = Result()
 
     async def run(self, plan: Plan) -> Result:
@@ -70,19 +68,26 @@ class Starter:
         except RetryError as err:
             self.result.failures.append(err)
         finally:
-            await self._drop_images()
-            self._save_backoffs()
+            await self._images.drop()
+            self._images.save()
         return self.result
 
     async def _run(self, plan: Plan) -> None:
         attempt = plan.sandbox_attempt
         await known(self._worker, self._lookup, needs.for_sandbox(self._pod))
         built = self._sandbox_config(attempt)
-        self._fetch_images(plan.start, built)
+        self._images.begin(plan.start, built, self._remaining)
         if plan.new_sandbox:
-            sandbox_id = await self._run_sandbox(built, attempt)
+            self._worker.step("waiting for its turn to start")
+            async with self._kit.turns.turn():
+                sandbox_id = await self._run_sandbox(built, attempt)
+                await self._run_containers(plan, built, sandbox_id)
         else:
-            sandbox_id = plan.sandbox_id
+            await self._run_containers(plan, built, plan.sandbox_id)
+
+    async def _run_containers(
+        self, plan: Plan, built: pb.PodSandboxConfig, sandbox_id: str
+    ) -> None:
         if not plan.start:
             return
         ips = await self._ips(sandbox_id)
@@ -198,74 +203,6 @@ class Starter:
         network = answer.status.network
         return tuple(filter(None, (network.ip, *(more.ip for more in network.additional_ips))))
 
-    # Images.
-
-    def _fetch_images(self, starts: Iterable[Start], config: pb.PodSandboxConfig) -> None:
-        """Begin to fetch what is needed, beside the sandbox; init containers fetch one by one."""
-        for start in starts:
-            if start.adopt or self._remaining(start):
-                continue
-            container = find(self._pod, start.name)
-            work = self._ensure(container, config)
-            name = f"image of {start.name}"
-            self._images[start.name] = asyncio.create_task(work, name=name)
-            if start.kind is StartKind.INIT:
-                return
-
-    async def _ensure(self, container: Container, config: pb.PodSandboxConfig) -> Ensured:
-        call = self._worker.work.calls.get(container.name)
-        already = call.image_ref if call is not None and call.image == container.image else ""
-        await self._lookup.known(needs.for_pull(self._pod))
-        return await self._kit.images.ensure(
-            self._pod, container, config, self._backoffs, already=already
-        )
-
-    async def _image(self, start: Start, context: ContainerContext) -> Ensured:
-        container = find(self._pod, start.name)
-        task = self._images.pop(start.name, None)
-        if task is None:
-            task = asyncio.create_task(self._ensure(container, context.sandbox))
-        what = f"image {container.image} for container {start.name}"
-        then = "the container is created when the image is here"
-        wait = self._worker.waiting(what, then=then)
-        self._worker.step(f"getting image {container.image}", wait)
-        try:
-            found = await task
-        except ImageError as err:
-            self._failed(start.name, err.reason, err.message)
-            wait = self._image_wait(what, container.image, err)
-            raise RetryError(str(err), self._again(err), wait=wait) from None
-        finally:
-            task.cancel()
-            self._save_backoffs()
-        if found.pulled:
-            call = Call(CallStep.PULLED, start.attempt, found.ref, image=container.image)
-            self._book.call(self._pod.uid, start.name, call)
-        return found
-
-    def _image_wait(self, what: str, image: str, err: ImageError) -> Wait:
-        """Return the words for an image that could not be had: why, and when it is tried again."""
-        entry = self._backoffs.get(backoff_key(image))
-        tried = entry.error if err.reason is Reason.BACKOFF and entry is not None else ""
-        then = "it is pulled again" if err.until_ns else "it is looked for again"
-        return Wait(what, tried=tried or str(err), next=then, next_ns=err.until_ns)
-
-    def _again(self, err: ImageError) -> int:
-        """Return when to look again; soon after a failure, to show that it backs off (P-93)."""
-        if err.reason is Reason.BACKOFF or not err.until_ns:
-            return err.until_ns
-        return min(err.until_ns, self._kit.wall() + _FAILURE_SHOWN_NS)
-
-    async def _drop_images(self) -> None:
-        tasks = list(self._images.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _save_backoffs(self) -> None:
-        if self._backoffs != self._worker.work.backoffs:
-            self._worker.update_work(backoffs=dict(self._backoffs))
-
     # Containers.
 
     async def _start(self, start: Start, context: ContainerContext) -> None:
@@ -274,7 +211,9 @@ class Starter:
         if start.adopt:
             container_id = start.adopt
         else:
-            image = await self._image(start, context)
+            image = await self._images.of_container(start, context.sandbox)
+            volumes = await self._images.of_volumes(container, context.sandbox)
+            context = replace(context, images=volumes)
             start = replace(start, attempt=start.attempt or self._attempt_by_logs(start))
             container_id = await self._create(start, container, image, context)
         await self._start_created(start, container_id)
@@ -314,7 +253,7 @@ class Starter:
         limits, entry = backoff.crash_limits(self._kit.process.config), self._backoffs.get(key)
         at, longest = ended.finished_at_ns, limits.max_ns
         self._backoffs[key] = backoff.crashed(entry, at, longest, limits.base_ns, now)
-        self._save_backoffs()
+        self._images.save()
 
     async def _create(
         self, start: Start, container: Container, image: Ensured, context: ContainerContext
@@ -324,6 +263,7 @@ class Starter:
         wanted = needs.for_variables(pod, container)
         await known(worker, self._lookup, wanted)
         try:
+            context = await with_volumes(worker, pod, container, context, self._site)
             files.prepare(pod, container, attempt, context.pod_ips, self._site)
             info = image_info(image.image, image.ref, container.image)
             config = container_config(pod, container, attempt, info, context, self._site)

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from kubelet import logging as klog
 from kubelet import times
 from kubelet.api.pod import Pod
+from kubelet.api.status import PodStatus
 from kubelet.channels.errors import ChannelError
 from kubelet.cri.errors import CriError
 from kubelet.pods.cgroups import pod_cgroup
-from kubelet.pods.rows import MOUNTS, MountsRow, VolumeState, Wait, WorkerState
+from kubelet.pods.probes import ProbeKind
+from kubelet.pods.rows import Wait, WorkerState
 from kubelet.pods.runtime import PodRecord
-from kubelet.pods.wire import BadRecordError
 from procs.syncloop.admission.base import Preempt, Refusal
 from procs.syncloop.configs import files
 from procs.syncloop.events import NORMAL, WARNING
+from procs.syncloop.probes.results import started_in
 from procs.syncloop.runtime.kinds import find, find_or_none
 from procs.syncloop.runtime.plan import Observed, Plan, plan
 from procs.syncloop.status.phase import (
@@ -25,20 +26,18 @@ from procs.syncloop.status.phase import (
     deadline_remaining,
 )
 from procs.syncloop.workers import recover, state
+from procs.syncloop.workers.mounting import mounted
 from procs.syncloop.workers.post_start import run_post_start
 from procs.syncloop.workers.publish import publish
-from procs.syncloop.workers.retry import AGAIN, Result, RetryError, show
+from procs.syncloop.workers.retry import Result, RetryError, show
 from procs.syncloop.workers.starting import Starter
 from procs.syncloop.workers.stopping import StopError, stop_container, stop_pod
 from procs.syncloop.workers.worker import Worker
-
-log = klog.get_logger(__name__)
 
 FOREVER: Final = 3600.0  # rest until something happens
 _ERROR_SECONDS: Final = 10.0  # T-10
 _TRANSIENT_SECONDS: Final = 1.0
 _SOON_SECONDS: Final = 0.05
-_MOUNT_SECONDS: Final = 123.0  # T-11
 _ASK_SECONDS: Final = 10.0
 _NS: Final = 10**9
 _ACTIVE: Final = (WorkerState.SYNC, WorkerState.TERMINATING)  # they hold what they asked for
@@ -70,7 +69,7 @@ async def sync(worker: Worker) -> float:
         worker.deliver(state.Kill(DEADLINE_REASON, DEADLINE_MESSAGE))
         return 0.0
     try:
-        rest = await _act(worker, pod, record)
+        rest = await _act(worker, pod, record, status)
     except RetryError as err:
         rest = _delay(worker, [err])
     left = _time_left(worker, pod)
@@ -86,6 +85,9 @@ def _time_left(worker: Worker, pod: Pod) -> float | None:
 def settle(worker: Worker, record: PodRecord | None) -> None:
     """Make sense of what a predecessor, or this worker before it was cancelled, had under way."""
     if worker.work.calls:
+        for name, call in recover.begun(worker.work.calls, record).items():
+            if not worker.kit.said(worker.pod, "Started", name, call.since_ns):
+                worker.kit.emit(worker.pod, NORMAL, "Started", "Container started", name)
         calls = recover.settled(worker.work.calls, record)
         for name in recover.unhooked(calls):
             if not _has_post_start(worker, name):
@@ -142,10 +144,10 @@ def _make_room(worker: Worker, answer: Preempt) -> None:
         worker.peers.kill(victim.uid, event)
 
 
-async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
+async def _act(worker: Worker, pod: Pod, record: PodRecord | None, status: PodStatus) -> float:
     if await _run_hooks_again(worker, pod, record):
         return 0.0  # a container counts as started now: its status is another
-    planned = plan(pod, _observed(worker, record))
+    planned = plan(pod, _observed(worker, record, status))
     if planned.restart_all != worker.work.restarting:
         worker.update_work(restarting=planned.restart_all)
         publish(worker, record)
@@ -166,7 +168,9 @@ async def _act(worker: Worker, pod: Pod, record: PodRecord | None) -> float:
         return 0.0 if acted else worker.kit.jittered(_ERROR_SECONDS)
     _check_network(worker, pod)
     await _cgroup(worker, pod)
-    mounts = await _volumes(worker, pod)
+    mounts = await mounted(worker, pod, record)
+    if mounts is None:
+        return 0.0
     result = await Starter(worker, pod, record, mounts).run(planned)
     return await _after(worker, record, result)
 
@@ -228,11 +232,15 @@ def _soon(worker: Worker, failures: list[RetryError]) -> float:
     return seconds
 
 
-def _observed(worker: Worker, record: PodRecord | None) -> Observed:
-    calls = worker.work.calls
+def _observed(worker: Worker, record: PodRecord | None, status: PodStatus) -> Observed:
+    calls, probes = worker.work.calls, worker.kit.probes
+    ids = [c.id for c in record.containers] if record is not None else []
     return Observed(
         record=record,
         now_ns=worker.kit.wall(),
+        started=started_in(worker.pod, status),
+        liveness_failed=probes.failed(ProbeKind.LIVENESS, ids),
+        startup_failed=probes.failed(ProbeKind.STARTUP, ids),
         broken_off=recover.broken_off(calls),
         deleted=worker.row.state is not WorkerState.SYNC,
     )
@@ -317,66 +325,3 @@ async def _cgroup(worker: Worker, pod: Pod) -> None:
         at = worker.kit.wall() + int(_TRANSIENT_SECONDS * _NS)
         raise RetryError(text, at, wait=Wait("its cgroup to be made")) from None
     worker.kit.reached("cgroup:after", pod.uid)
-
-
-async def _volumes(worker: Worker, pod: Pod) -> MountsRow:
-    """Wait until every volume of the pod is mounted (P-56)."""
-    version = worker.row.version
-
-    def look() -> MountsRow | None:
-        row = mounts_of(worker)
-        return row if row is not None and row.version >= version and row.mounted else None
-
-    found = look()
-    if found is not None:
-        return found
-    deadline = worker.kit.wall() + int(_MOUNT_SECONDS * _NS)
-    then = "its containers are created when all of them are mounted"
-    worker.step("waiting for volumes", worker.waiting("its volumes to be mounted", then=then))
-    said: set[str] = set()
-    while worker.kit.wall() < deadline:
-        try:
-            return await worker.kit.process.waiters.wait(MOUNTS, worker.uid, look, 1.0)
-        except TimeoutError:
-            said = _say_failed(worker, pod, said)
-    raise _unmounted(worker, pod)
-
-
-def mounts_of(worker: Worker) -> MountsRow | None:
-    """Return what is mounted for a pod; None while nobody has said."""
-    value = worker.kit.process.tables.value(MOUNTS, worker.uid)
-    try:
-        return None if value is None else MountsRow.from_wire(value)
-    except BadRecordError as err:
-        log.error("Row of the pod's volumes cannot be read", pod=worker.uid, err=err)
-        return None
-
-
-def _say_failed(worker: Worker, pod: Pod, said: set[str]) -> set[str]:
-    """Tell what is wrong with volumes that would not mount, once each."""
-    row = mounts_of(worker)
-    late = (VolumeState.FAILED, VolumeState.PENDING)
-    waits = []
-    for volume in (v for v in row.volumes if v.state in late and v.reason) if row else ():
-        text = f'MountVolume.SetUp failed for volume "{volume.name}" : {volume.reason}'
-        # One that is pending has not failed: what it needs is not there yet.
-        if text not in said and volume.state is VolumeState.FAILED:
-            worker.kit.emit(pod, WARNING, "FailedMount", text, "")
-        what = f"volume {volume.name} to be mounted"
-        waits.append(Wait(what, volume.since_ns, volume.reason, AGAIN, volume.retry_ns))
-        said = said | {text}
-    if waits:
-        worker.step("waiting for volumes", *waits)
-    return said
-
-
-def _unmounted(worker: Worker, pod: Pod) -> RetryError:
-    row = mounts_of(worker)
-    there = {v.name for v in row.volumes if v.state is VolumeState.MOUNTED} if row else set()
-    missing = sorted(v.name for v in pod.spec.volumes if v.name not in there)
-    text = (
-        f"Unable to attach or mount volumes: unmounted volumes=[{' '.join(missing)}], "
-        "unattached volumes=[], failed to process volumes=[]: timed out waiting for the condition"
-    )
-    worker.kit.emit(pod, WARNING, "FailedMount", text, "")
-    return RetryError(text, wait=Wait("its volumes to be mounted"))

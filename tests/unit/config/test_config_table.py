@@ -252,6 +252,7 @@ registerNode
 registerWithTaints
 """
 ACTED_ON = {
+    "volumeStatsAggPeriod": "volumes",
     "configMapAndSecretChangeDetectionStrategy": "node",
     "rotateCertificates": "node",
     "serverTLSBootstrap": "node",

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from kubelet.api.container import ResourceFieldSelector
-from kubelet.pods.rows import VolumeRow
-from procs.syncloop.configs import envfile, fields
-from procs.syncloop.configs.env import encoded, environment
+from procs.syncloop.configs import fields
+from procs.syncloop.configs.context import FileKey
+from procs.syncloop.configs.env import encoded, environment, wanted_file_keys
 from procs.syncloop.configs.errors import CONTAINER, ConfigError
 from procs.syncloop.configs.expand import expand, missing
 from procs.syncloop.configs.lookup import ConfigMap, Nothing, Secret, Service, ServicePort
@@ -320,78 +319,38 @@ def test_links_unset():
         environment(found, found.spec.containers[0], context(), site())
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", {}),
-        ("A='1'", {"A": "1"}),
-        ("\n# comment\n  A='1'  # more\n\nB=''\r\n", {"A": "1", "B": ""}),
-        ("A='1'\nA='2'\n", {"A": "2"}),
-        ("A='two\nlines # kept $(X) \"'\nB='2'", {"A": 'two\nlines # kept $(X) "', "B": "2"}),
-    ],
-)
-def test_env_file(text, expected):
-    """P-174: values stand between single quotes and are taken as they are."""
-    assert envfile.parse(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [("A=1", 1), ("A='1'\nB=\"2\"", 2), ("A = '1'", 1), ("A='1", 1), ("A='1'x", 1), ("='1'", 1)],
-)
-def test_bad_env_file(text, line):
-    """P-174: what is no such line is named by its number."""
-    with pytest.raises(ValueError, match=f"line {line} must have the form"):
-        envfile.parse(text)
-
-
 def file_ref(path, **more):
     """Return a container with a variable from a file."""
     ref = {"volumeName": "v", "path": path, "key": "K", **more}
     return {"env": [{"name": "A", "valueFrom": {"fileKeyRef": ref}}]}
 
 
-@pytest.fixture
-def volume(tmp_path):
-    (tmp_path / "volume").mkdir()
-    return tmp_path / "volume"
+ENV_KEY = FileKey("v", "env", "K")
 
 
-def test_file_key(volume):
-    """P-174: a variable is read from a file that another container left in a volume."""
-    (volume / "env").write_text("K='from file'\n")
-    (volume / "link").symlink_to("env")
-    volumes = {"v": VolumeRow("v", host_path=str(volume))}
-    for path in ("env", "/env", "link"):
-        assert env_of(file_ref(path), volumes=volumes) == {"A": "from file"}
-    assert env_of(file_ref("none", optional=True), volumes=volumes) == {}
-    assert env_of(file_ref("env", key="L", optional=True), volumes=volumes) == {}
+def test_file_key():
+    """P-174: a variable is what was read for it; an optional one that is not there is none."""
+    assert env_of(file_ref("env"), file_keys={ENV_KEY: "from file"}) == {"A": "from file"}
+    assert env_of(file_ref("env", optional=True), file_keys={ENV_KEY: None}) == {}
+    assert env_of(file_ref("env", optional=True), file_keys={ENV_KEY: ""}) == {}
 
 
-@pytest.mark.parametrize(
-    ("container", "message"),
-    [
-        (file_ref("none"), 'environment file "none" not found in volume "v"'),
-        (file_ref("env", key="L"), 'couldn\'t find key L in file "env"'),
-        (file_ref("out"), "leads out of the volume"),
-        (file_ref("../secret"), "must not contain '..'"),
-        (file_ref("bad"), "line 1 must have the form"),
-        (file_ref("big"), "more than 65536 bytes"),
-        (file_ref("pipe"), "is not a file"),
-        (file_ref("env", volumeName="w"), 'volume "w" of fileKeyRef is not mounted'),
-    ],
-)
-def test_bad_file_key(volume, container, message):
-    """P-174: what cannot be read says why, and a link never leads out of the volume."""
-    (volume.parent / "secret").write_text("K='secret'\n")
-    (volume / "env").write_text("K='1'\n")
-    (volume / "bad").write_text("K=1\n")
-    (volume / "big").write_bytes(b"#" * 70_000)
-    (volume / "out").symlink_to(volume.parent / "secret")
-    os.mkfifo(volume / "pipe")
-    with pytest.raises(ConfigError) as caught:
-        env_of(container, volumes={"v": VolumeRow("v", host_path=str(volume))})
-    assert message in str(caught.value)
+@pytest.mark.parametrize("value", [None, ""])
+def test_a_file_key_that_is_not_there(value):
+    """P-174: without a value, as without its key, a variable that is not optional is an error."""
+    message = 'environment variable key "K" not found in file "env" of volume "v"'
+    with pytest.raises(ConfigError, match=message):
+        env_of(file_ref("env"), file_keys={ENV_KEY: value})
+
+
+def test_file_keys_are_named_for_who_reads_them():
+    """P-174: each once, and none with the gate off."""
+    refs = [*file_ref("env")["env"], *file_ref("env")["env"], *file_ref("other", key="L")["env"]]
+    found = pod(container={"env": [*refs, {"name": "B", "value": "1"}]}).spec.containers[0]
+    assert wanted_file_keys(found, context()) == (ENV_KEY, FileKey("v", "other", "L"))
+    assert wanted_file_keys(found, context(policy=Policy(env_files=False))) == ()
+    with pytest.raises(ConfigError, match='environment file "env" has not been read'):
+        env_of(file_ref("env"))
 
 
 def test_files_need_their_gate():

@@ -1,24 +1,18 @@
-"""Mounts, and parts of volumes that nobody may lead astray (P-165, P-175, P-185, L-32)."""
+"""Mounts, devices, and parts of volumes that are there already (P-165, P-175, P-185, L-32)."""
 
 from __future__ import annotations
-
-import os
-import stat
-import subprocess
-import sys
 
 import pytest
 
 from kubelet.cri import api_pb2 as pb
 from kubelet.pods.rows import VolumeRow
 from kubelet.pods.runtime import Handler
-from procs.syncloop.configs import walk
 from procs.syncloop.configs.container import container_config, wanted_subpaths
 from procs.syncloop.configs.context import ImageInfo
 from procs.syncloop.configs.errors import ConfigError
 from procs.syncloop.configs.files import termination_log_path
+from procs.syncloop.configs.mounts import SubPath
 from procs.syncloop.configs.policy import Policy
-from procs.syncloop.configs.subpath import SubPath, prepare
 from tests.unit.configs.config_pods import IMAGE, context, pod, site
 
 VOLUMES = {"v": VolumeRow("v", host_path="/host/v")}
@@ -128,6 +122,7 @@ RRO = {"name": "v", "mountPath": "/d", "recursiveReadOnly": "Enabled"}
         ({"name": "v", "mountPath": "/d", "subPath": "a/../../b"}, r"must not contain '\.\.'"),
         ({"name": "v", "mountPath": "/d", "subPathExpr": "$(NO)/$(A)"}, "missing value for NO"),
         ({"name": "v", "mountPath": "/d", "subPathExpr": "$(UP)"}, r"must not contain '\.\.'"),
+        ({"name": "v", "mountPath": "/d", "subPath": "a"}, "has not been prepared"),
     ],
 )
 def test_bad_mounts(mount, message):
@@ -143,10 +138,12 @@ def test_recursive_if_possible():
     assert not mounts_of(mounting(mount))["/d"].recursive_read_only
 
 
+IMAGES = {"volumes": [{"name": "v", "image": {"reference": "data:1"}}]}
+
+
 def test_image_volume():
     """P-165: the runtime mounts an image itself, read-only, and its part too."""
-    spec = {"volumes": [{"name": "v", "image": {"reference": "data:1"}}]}
-    found = mounting({"name": "v", "mountPath": "/d", "subPath": "in"}, spec=spec)
+    found = mounting({"name": "v", "mountPath": "/d", "subPath": "in"}, spec=IMAGES)
     made = mounts_of(found, images={"v": ImageInfo("sha256:2", "data:1")}, volumes={})["/d"]
     assert made == pb.Mount(
         container_path="/d",
@@ -158,19 +155,51 @@ def test_image_volume():
         mounts_of(found, volumes={})
 
 
+def test_an_image_volume_is_asked_for_as_the_pod_s_own_images_are():
+    """P-165: the runtime learns the handler and the pod's annotations; a part may be a variable."""
+    mount = {"name": "v", "mountPath": "/d", "subPathExpr": "of/$(A)"}
+    found = pod(
+        IMAGES,
+        {"volumeMounts": [mount], "env": [{"name": "A", "value": "one"}]},
+        {"annotations": {"a": "b"}},
+    )
+    images = {"v": ImageInfo("sha256:2", "data:1")}
+    made = mounts_of(found, images=images, volumes={}, handler=Handler("kata"))["/d"]
+    assert (made.image.runtime_handler, dict(made.image.annotations)) == ("kata", {"a": "b"})
+    assert made.image_sub_path == "of/one"
+    around = context(images=images)
+    assert wanted_subpaths(found, found.spec.containers[0], around, site("/r")) == ()
+
+
+DEVICES = pod(
+    {"volumes": [{"name": "v", "emptyDir": {}}]},
+    {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]},
+)
+
+
+def devices_of(volume):
+    """Return the devices of a container with a block volume."""
+    around = context(volumes={"v": volume})
+    container = DEVICES.spec.containers[0]
+    return list(container_config(DEVICES, container, 0, IMAGE, around, site()).devices)
+
+
 def test_devices():
     """A raw block volume is a device, which a read-only one may only be read of."""
-    found = pod(
-        {"volumes": [{"name": "v", "emptyDir": {}}]},
-        {"volumeDevices": [{"name": "v", "devicePath": "/dev/x"}]},
-    )
     for read_only, permissions in ((False, "mrw"), (True, "r")):
-        volumes = {"v": VolumeRow("v", host_path="/dev/loop9", read_only=read_only)}
-        around = context(volumes=volumes)
-        made = container_config(found, found.spec.containers[0], 0, IMAGE, around, site())
-        assert list(made.devices) == [
+        volume = VolumeRow("v", host_path="/dev/loop9", read_only=read_only, block=True)
+        assert devices_of(volume) == [
             pb.Device(container_path="/dev/x", host_path="/dev/loop9", permissions=permissions)
         ]
+
+
+def test_a_volume_is_a_device_or_it_is_not():
+    """A file system is not for volumeDevices, and a device not for volumeMounts."""
+    with pytest.raises(ConfigError, match="is not a block device"):
+        devices_of(VolumeRow("v", host_path="/host/v"))
+    block = {"v": VolumeRow("v", host_path="/dev/loop9", block=True)}
+    with pytest.raises(ConfigError, match="is a block device, which is for volumeDevices"):
+        mounts_of(mounting({"name": "v", "mountPath": "/d"}), volumes=block)
 
 
 def test_prepared_parts():
@@ -182,163 +211,21 @@ def test_prepared_parts():
         container=env,
     )
     around = context(volumes=VOLUMES)
-    (part,) = wanted_subpaths(found, found.spec.containers[0], around, site("/r"))
-    assert part == SubPath("/r/kubelet/pods/u-1", "main", 1, "v", "/host/v", "logs/one")
-    assert part.target == "/r/kubelet/pods/u-1/volume-subpaths/v/main/1"
-    made = mounts_of(found, subpaths={1: part.target})
-    assert (made["/whole"].host_path, made["/part"].host_path) == ("/host/v", part.target)
+    container = found.spec.containers[0]
+    assert wanted_subpaths(found, container, around, site("/r")) == (
+        SubPath("main", 1, "v", "logs/one"),
+    )
+    made = mounts_of(found, subpaths={1: "/prepared"})
+    assert (made["/whole"].host_path, made["/part"].host_path) == ("/host/v", "/prepared")
     assert wanted_subpaths(pod(), pod().spec.containers[0], around, site("/r")) == ()
 
 
-# --- walking -----------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def volume(tmp_path):
-    """A volume with a directory, a file, and a secret beside it."""
-    made = tmp_path / "volume"
-    (made / "a" / "b").mkdir(parents=True)
-    (made / "a" / "file").write_text("inside")
-    (tmp_path / "secret").mkdir()
-    (tmp_path / "secret" / "key").write_text("outside")
-    return made
-
-
-def reached(root, path, create=None):
-    """Return the real path that a walk leads to."""
-    with walk.opened(str(root), path, create) as fd:
-        return os.readlink(f"/proc/self/fd/{fd}")
-
-
-@pytest.mark.parametrize(
-    ("link", "target", "path", "expected"),
-    [
-        (None, None, "a/b", "a/b"),
-        (None, None, "./a//b/.", "a/b"),
-        (None, None, "a/file", "a/file"),
-        ("up", "a/b/../file", "up", "a/file"),
-        ("a/b/back", "../../a", "a/b/back/file", "a/file"),
-        ("one", "a", "one/b", "a/b"),
-        ("whole", ".", "whole/a", "a"),
-    ],
-)
-def test_walk(volume, link, target, path, expected):
-    """Links that stay in the volume are followed, as volumes of secrets need it."""
-    if link:
-        (volume / link).symlink_to(target)
-    assert reached(volume, path) == str(volume / expected)
-
-
-def test_absolute_link_into_the_volume(volume):
-    """A link that names a place in the volume in full leads there."""
-    (volume / "a" / "now").symlink_to(volume / "a" / "b")
-    assert reached(volume, "a/now") == str(volume / "a" / "b")
-
-
-@pytest.mark.parametrize(
-    "target",
-    ["/etc", "/", "../secret", "a/../../secret", "../volume/a", "{}/../secret", "/proc/self/root"],
-)
-def test_links_out_are_refused(volume, target):
-    """L-32: a link that leads out of the volume is refused, however it is written."""
-    (volume / "evil").symlink_to(target.format(volume))
-    for path in ("evil", "evil/key", "a/../evil"):
-        with pytest.raises(OSError, match=r"leads out of the volume|must not contain"):
-            reached(volume, path, 0o755)
-
-
-def test_a_volume_beside_with_the_same_beginning(volume, tmp_path):
-    """A path that begins like the volume's is not inside it for that."""
-    (tmp_path / "volume-2").mkdir()
-    (volume / "evil").symlink_to(tmp_path / "volume-2")
-    with pytest.raises(walk.EscapeError):
-        reached(volume, "evil")
-
-
-def test_endless_links(volume):
-    """Links in a circle end in an error."""
-    (volume / "x").symlink_to("y")
-    (volume / "y").symlink_to("x")
-    with pytest.raises(OSError, match="symbolic links"):
-        reached(volume, "x")
-
-
-def test_missing_parts_are_made(volume):
-    """L-32: missing components become directories with the volume's mode, whatever our umask."""
-    before = os.umask(0o077)
-    try:
-        assert reached(volume, "new/deep", 0o2775) == str(volume / "new" / "deep")
-    finally:
-        os.umask(before)
-    for made in (volume / "new", volume / "new" / "deep"):
-        assert stat.S_IMODE(made.stat().st_mode) == 0o2775
-    with pytest.raises(FileNotFoundError):
-        reached(volume, "other")
-
-
-def test_nothing_is_made_outside(volume, tmp_path):
-    """L-32: a link out of the volume is no way to make directories elsewhere."""
-    (volume / "evil").symlink_to(tmp_path / "secret")
-    with pytest.raises(walk.EscapeError):
-        reached(volume, "evil/made", 0o755)
-    assert not (tmp_path / "secret" / "made").exists()
-
-
-def test_no_descriptor_is_left(volume):
-    """A walk closes all that it opened, whether it arrives or not."""
-    before = len(os.listdir("/proc/self/fd"))
-    (volume / "evil").symlink_to("/etc")
-    reached(volume, "a/b")
-    with pytest.raises(OSError, match="leads out"):
-        reached(volume, "evil")
-    assert len(os.listdir("/proc/self/fd")) == before
-
-
-def part_of(volume, tmp_path, path):
-    """Return a part of the volume."""
-    return SubPath(str(tmp_path / "pod"), "main", 0, "v", str(volume), path)
-
-
-def test_prepare_refuses(volume, tmp_path):
-    """L-32: the message names the part, the volume, the container, and why."""
-    (volume / "evil").symlink_to(tmp_path / "secret")
-    with pytest.raises(ConfigError, match="leads out of the volume") as caught:
-        prepare(part_of(volume, tmp_path, "evil"))
-    assert 'subPath "evil" of volume "v" for volumeMount 0 of container "main"' in str(caught.value)
-    assert not (tmp_path / "pod").exists()
-
-
-_BIND = """
-import os, sys
-from procs.syncloop.configs.subpath import SubPath, prepare
-volume, pod = sys.argv[1:]
-def part(path, index): return SubPath(pod, "main", index, "v", volume, path)
-place = prepare(part("a/file", 0))
-assert open(place).read() == "inside"
-assert prepare(part("a/file", 0)) == place, "again changes nothing"
-directory = prepare(part("a/new", 1))
-os.symlink("/etc", volume + "/later")
-os.rename(volume + "/a", volume + "/moved"); os.rename(volume + "/later", volume + "/a")
-assert os.listdir(directory) == [], "what was bound stays bound"
-os.unlink(volume + "/a"); os.mkdir(volume + "/a"); open(volume + "/a/file", "w").write("other")
-assert open(prepare(part("a/file", 0))).read() == "other", "what was made anew is bound anew"
-assert os.path.isdir(prepare(part("a", 0))), "a directory in place of a file"
-assert open("/proc/self/mounts").read().count(pod) == 2
-"""
-
-
-def test_prepare_binds(volume, tmp_path):
-    """L-32: what was found is bound, and no later link changes what a container gets."""
-    command = [
-        "unshare",
-        "--mount",
-        sys.executable,
-        "-c",
-        _BIND,
-        str(volume),
-        str(tmp_path / "pod"),
-    ]
-    if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("a mount namespace of its own cannot be made here")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 0, done.stderr
+def test_a_read_only_part():
+    """P-165: what a mount says holds for its part as for the whole."""
+    mount = {"name": "v", "mountPath": "/d", "subPath": "a", "readOnly": True}
+    made = mounts_of(
+        mounting({**mount, "recursiveReadOnly": "Enabled"}),
+        subpaths={0: "/prepared"},
+        handler=Handler("", recursive_read_only_mounts=True),
+    )["/d"]
+    assert (made.host_path, made.readonly, made.recursive_read_only) == ("/prepared", True, True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from google.protobuf import descriptor_pb2
 
 from kubelet.cri import api_pb2 as pb
+from tests.tools.published import download
 
 MODULE = "k8s.io/cri-api"
 VERSION = "v0.37.2"
@@ -22,42 +19,11 @@ OURS = descriptor_pb2.FileDescriptorProto()
 pb.DESCRIPTOR.CopyToProto(OURS)
 
 
-def cache():
-    """Where downloads are kept between runs, outside the repository."""
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return Path(home) / "kubelet-tests"
-
-
-def download():
-    """The directory of the published module, fetched by Go's own client; or a reasoned skip."""
-    if shutil.which("go") is None:
-        pytest.skip("Go is not installed: the published interface cannot be fetched")
-    place = cache() / "gomod"
-    place.mkdir(parents=True, exist_ok=True)
-    environment = {**os.environ, "GOMODCACHE": str(place), "GOFLAGS": "-modcacherw"}
-    command = ["go", "mod", "download", "-json", f"{MODULE}@{VERSION}"]
-    try:
-        run = subprocess.run(
-            command,
-            cwd=place,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"{MODULE} {VERSION}: no answer from the module proxy in 120s")
-    if run.returncode:
-        pytest.skip(f"{MODULE} {VERSION} cannot be fetched: {run.stdout}{run.stderr}".strip())
-    return Path(json.loads(run.stdout)["Dir"])
-
-
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
     """The published interface as a descriptor."""
     pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed: no protoc")
-    source = download() / "pkg/apis/runtime/v1"
+    source = download(MODULE, VERSION) / "pkg/apis/runtime/v1"
     target = tmp_path_factory.mktemp("published") / "api.pb"
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{source}"]
     subprocess.run([*command, f"--descriptor_set_out={target}", "api.proto"], check=True)

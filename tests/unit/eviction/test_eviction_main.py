@@ -12,7 +12,8 @@ from procs.volumes import main as volumes
 def process(tmp_path, *flags):
     """A process with a configuration and nothing else."""
     loaded = config.load([f"--root-dir={tmp_path}/kubelet", *flags])
-    return SimpleNamespace(config=loaded.config, tables=None)  # no table is read before a start
+    # No table is read before a start.
+    return SimpleNamespace(config=loaded.config, tables=None, node="n")
 
 
 def test_volumes_know_what_the_node_offers(tmp_path):
@@ -35,6 +36,6 @@ def test_eviction_finds_the_nodes_cgroups(tmp_path):
 
 def test_volumes_are_below_the_configured_directory(tmp_path):
     """--root-dir."""
-    made = volumes.make(process(tmp_path))
-    assert made._layout.root == f"{tmp_path}/kubelet"
-    made.close()
+    kit = volumes.make_kit(process(tmp_path))
+    assert kit.layout.root == f"{tmp_path}/kubelet"
+    kit.ops.close()

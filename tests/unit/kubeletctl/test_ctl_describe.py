@@ -125,6 +125,10 @@ Secret: s
 nfs:
 Path: /e
 Server: h
+State: pending
+Claim: default/files
+Device at: /dev/x
+Under way: mount -t nfs h:/e, for 1m05s
 QoS Class: BestEffort
 Node-Selectors: disk=ssd
 Tolerations: a:NoExecute op=Exists for 300s
@@ -154,6 +158,14 @@ def test_describe_has_the_sections_of_kubectl(node: Tree, tables: Tables):
         row,
         VolumeRow("data", VolumeState.FAILED, reason="no such directory", retry_ns=ago(-5)),
         VolumeRow("tmp", VolumeState.MOUNTED, host_path="/var/lib/tmp"),
+        VolumeRow(
+            "nfs",
+            operation="mount -t nfs h:/e",
+            operation_ns=ago(65.2),
+            claim="default/files",
+            block=True,
+            host_path="/dev/x",
+        ),
     )
     done = node.run("describe", "pod", "web")
     assert done.code == 0

@@ -36,7 +36,9 @@ def test_json_has_exactly_the_promised_shape(tree: Tree):
     done = tree.run("status", "-o", "json")
     found = done.json()
     assert (done.code, done.err) == (0, "")
-    assert list(found) == ["healthy", "node", "uptime_seconds", "processes", "pods", "problems"]
+    keys = ["healthy", "node", "uptime_seconds", "processes", "pods", "volumes", "problems"]
+    assert list(found) == keys
+    assert found["volumes"] == []
     assert (found["healthy"], found["node"], found["pods"]) == (True, "node-1", [])
     assert found["problems"] == []
     assert [one["name"] for one in found["processes"]] == list(EVERYONE)

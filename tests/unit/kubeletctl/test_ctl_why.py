@@ -142,6 +142,34 @@ CASES = [
         ["tmp"],
     ),
     (
+        "a mount is under way and another volume hangs",
+        facts(
+            pod(),
+            status(container(waiting={"reason": "ContainerCreating"}), ready=False),
+            waiting(waits=(Wait("volume told to be mounted: mount -t nfs", ago(5)),)),
+            volumes=(
+                VolumeRow(
+                    "data", operation="mount -t nfs", operation_ns=ago(12), claim="default/c"
+                ),
+                VolumeRow("told", operation="mount -t nfs", operation_ns=ago(12)),
+                VolumeRow(
+                    "growing", VolumeState.MOUNTED, operation="resize2fs", operation_ns=ago(30)
+                ),
+                VolumeRow(
+                    "quick", VolumeState.MOUNTED, operation="NodeExpand", operation_ns=ago(1)
+                ),
+            ),
+        ),
+        [
+            "Volume data (claim default/c) is pending.",
+            "Under way for it is mount -t nfs, since ",
+            "(12s ago).",
+            "Volume growing is mounted.",
+            "Under way for it is resize2fs, since ",
+        ],
+        ["quick", "Volume told is"],
+    ),
+    (
         "readiness probe fails",
         facts(
             pod(spec={"containers": [{"name": "main", "readinessProbe": {"exec": {}, "x": 1}}]}),

@@ -98,9 +98,12 @@ class Loopback:
         self.idle = asyncio.Event()
         self._end = asyncio.Event()
         self._news = asyncio.Event()
+        self._serving = set()
         self.port = 0
 
     async def serve(self, reader, writer):
+        task = asyncio.current_task()
+        self._serving.add(task)
         try:
             first, headers = await head(reader)
             method, target, _ = first.split()
@@ -119,6 +122,7 @@ class Loopback:
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
+            self._serving.discard(task)
             writer.close()
 
     async def count(self, number):
@@ -128,7 +132,10 @@ class Loopback:
             await self._news.wait()
 
     def close(self):
+        """Have no request wait any more, nor a step that would never end."""
         self._end.set()
+        for task in self._serving:
+            task.cancel()
 
 
 class Plain:

@@ -263,6 +263,16 @@ class ApiServer:
         self._tell("MODIFIED", where)
         return 200, self.objects[where]
 
+    def _delete(self, path, body):
+        there = self.objects.get(path)
+        if there is None:
+            return self._missing()
+        wanted = (body or {}).get("preconditions", {}).get("uid", "")
+        if wanted and wanted != there["metadata"]["uid"]:
+            return 409, status_object(409, "Conflict", "the UID in the precondition is another")
+        self.remove(path)
+        return 200, status_object(200)
+
     def _known(self, item):
         status = {k: v for k, v in item.get("status", {}).items() if k not in self.dropped}
         return {**item, "status": status}
@@ -403,7 +413,8 @@ class Scene:
         self.node = NodeObject(self.kit, drop=self._drop)
         self.node.start()
 
-    def _emit(self, reference, kind, reason, message):
+    def _emit(self, reference, kind, reason, message, at_ns=0):
+        del at_ns
         assert (reference.kind, reference.name) == ("Node", NAME)
         assert message
         self.events.append((kind, reason))

@@ -135,31 +135,32 @@ class Server:
         return sum(1 for asked in self.asked if asked[:2] == (verb, path))
 
     def items(self, watched):
-        name = watched.fields.removeprefix("metadata.name=")
-        found = self.objects.get(f"{watched.path}/{name}")
-        return [found] if found else []
+        return [item for path, item in self.objects.items() if _selected(watched, path, item)]
 
     # What is stored.
 
     def put(self, path, item):
         """Store an object, and tell who watches it."""
         self.objects[path] = item
-        for watch in self.live(path):
+        for watch in self.live(path, item):
             watch.watcher.changed(item)
 
     def remove(self, path):
         item = self.objects.pop(path)
-        for watch in self.live(path):
+        for watch in self.live(path, item):
             watch.watcher.deleted(item)
 
-    def live(self, path):
-        collection, _, name = path.rpartition("/")
-        fields = f"metadata.name={name}"
-        return [
-            w
-            for w in list(self.watches)
-            if (w.watched.path, w.watched.fields) == (collection, fields) and not w.stopped
-        ]
+    def live(self, path, item):
+        watches = [w for w in self.watches if not w.stopped]
+        return [w for w in watches if _selected(w.watched, path, item)]
+
+    def store(self, path, body):
+        """Store a new object."""
+        if path in self.objects:
+            name = path.rpartition("/")[2]
+            raise ApiError(f'"{name}" already exists', status=409, reason="AlreadyExists")
+        self.put(path, body)
+        return body
 
     # What is asked.
 
@@ -183,10 +184,27 @@ class Server:
         error = self.fault("POST", path, body)
         if error is not None:
             raise error
+        if not path.endswith("/token"):
+            return self.store(f"{path}/{body['metadata']['name']}", body)
         self.tokens += 1
         seconds = self.life or body["spec"]["expirationSeconds"]
         status = {"token": f"token-{self.tokens}"}
         return {"spec": {**body["spec"], "expirationSeconds": seconds}, "status": status}
+
+
+def _selected(watched, path, item):
+    """Whether an object is one that is watched: by fields, and by labels that are to be equal."""
+    collection, _, name = path.rpartition("/")
+    known = {"metadata.name": name}
+    known |= {f"spec.{key}": value for key, value in item.get("spec", {}).items()}
+    fields = dict(one.split("=", 1) for one in watched.fields.split(",") if one)
+    wanted = dict(one.split("=", 1) for one in watched.labels.split(",") if one)
+    labels = item.get("metadata", {}).get("labels", {})
+    return (
+        collection == watched.path
+        and fields.items() <= {k: v for k, v in known.items() if isinstance(v, str)}.items()
+        and wanted.items() <= labels.items()
+    )
 
 
 class Pods:

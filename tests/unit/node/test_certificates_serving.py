@@ -390,7 +390,7 @@ def test_a_request_that_nobody_approves_is_told(tmp_path, monkeypatch) -> None:
         await until(lambda: "kubectl certificate approve" in (scene.tell() or ""))
 
     scene.play(story)
-    assert scene.node.row.counters == {"serving_certificate_renew_errors": 1}
+    assert scene.node.row.counters == {"serving_cert_renew_errors": 1}
 
 
 def test_a_signer_that_leaves_addresses_out_is_not_asked_without_end(tmp_path, monkeypatch) -> None:

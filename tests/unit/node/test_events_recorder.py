@@ -384,6 +384,24 @@ def test_emitted_events_survive(tmp_path):
     assert (kept.calls, kept.said) == (["POST", "PATCH"], [("Rebooted", "boot", 2)])
 
 
+def test_what_is_said_again_of_the_same_moment_is_told_once(tmp_path):
+    """Who does not know whether its predecessor said it, says it again with its moment."""
+
+    async def work(s):
+        about, at_ns = Reference("Node", "n1", uid="u"), T0
+        s.live().emit(about, "Normal", "NodeReady", "ready", at_ns)
+        await s.process.row.until("events_told", 1)
+        await s.die()
+        successor = s.live()
+        successor.emit(about, "Normal", "NodeReady", "ready", at_ns)
+        successor.emit(about, "Normal", "NodeReady", "ready", at_ns + 1)
+        await s.kept.until(lambda k: len(k.calls) == 2)
+        return s.kept
+
+    kept = run(tmp_path, work)
+    assert (kept.calls, kept.said) == (["POST", "PATCH"], [("NodeReady", "ready", 2)])
+
+
 def test_without_an_api_server_events_are_in_the_log(tmp_path, capfd):
     """Standalone: nothing is kept and nothing waits (C-8)."""
     klog.configure(klog.Settings(verbosity=2))

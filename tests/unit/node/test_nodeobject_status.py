@@ -41,6 +41,7 @@ def test_the_order_of_the_setters():
         "handlers",
         "features",
         "conditions",
+        "in_use",
         "declared",
     ]
 

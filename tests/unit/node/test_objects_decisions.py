@@ -114,6 +114,8 @@ def test_a_refusal_is_not_believed_at_once():
     ("error", "counted"),
     [
         (ApiError("no", status=404), True),
+        (ApiError('pod "web" not found', status=404, details={"kind": "pod"}), False),
+        (ApiError("no", status=404, details={"kind": "serviceaccounts"}), True),
         (ApiError("no", status=400), True),
         (forbidden(), False),
         (ApiError("no", status=401), False),

@@ -14,7 +14,7 @@ def test_every_writer_and_reader_is_a_process():
         assert set(table.readers) <= set(NAMES), table.name
         assert table.writer not in table.readers, table.name
         assert len(set(table.readers)) == len(table.readers), table.name
-    assert len(BY_NAME) == len(TABLES) == 12
+    assert len(BY_NAME) == len(TABLES) == 14
 
 
 def test_every_declaration_is_complete_and_fits_a_header():

@@ -13,6 +13,7 @@ import pytest
 from kubelet import logging as klog
 from procs.syncloop.sources import fetch
 from procs.syncloop.sources.fetch import FetchError, without_secrets
+from tests.unit.node.transport_kit import Authority, server_context
 from tests.unit.sources.sources_scene import pod, scene, story, text
 
 SECRET = "s3cr3t"
@@ -349,5 +350,19 @@ def test_tls_is_checked(tmp_path, monkeypatch):
                 await fetch.get(url, {})
             monkeypatch.setenv("SSL_CERT_FILE", certificate)
             assert await fetch.get(url, {}) == b"x"
+
+    story(work)
+
+
+def test_an_authority_without_key_identifiers_is_trusted(tmp_path, monkeypatch):
+    """Many private ones name none; whether they are trusted is no matter of the interpreter."""
+    authority = Authority()
+    (tmp_path / "ca").write_text(authority.pem)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+
+    async def work():
+        context = server_context(authority.issue(hosts=("localhost",)), tmp_path)
+        async with serving(answer(b"x"), context) as server:
+            assert await fetch.get(f"https://localhost:{server.port}/", {}) == b"x"
 
     story(work)

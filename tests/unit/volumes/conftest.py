@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from procs.volumes.kit import Kit
 from procs.volumes.layout import Layout
 from procs.volumes.manager import Volumes
+from procs.volumes.operations.runner import Operations
 from tests.unit.volumes.standing import CLUSTER, Standing, unmount_below
 
 
@@ -27,17 +29,24 @@ def process(tmp_path):
 
 
 @pytest.fixture
-def cluster(process, layout):
-    """Start a volumes process of a node with an API server; again, as its successor."""
+def started(process, layout, tmp_path):
+    """Start a volumes process of these settings; again, as its successor."""
     made = []
 
-    def start():
+    def start(settings, **plugins):
         if made:
             process.restart()
-        made.append(Volumes(process, layout, CLUSTER))
+        ops = Operations(str(tmp_path / "operations"))
+        made.append(Volumes(Kit(process, layout, settings, ops, plugins)))
         made[-1].start()
         return made[-1]
 
     yield start
     for volumes in made:
         volumes.close()
+
+
+@pytest.fixture
+def cluster(started):
+    """Start a volumes process of a node with an API server; again, as its successor."""
+    return lambda **plugins: started(CLUSTER, **plugins)

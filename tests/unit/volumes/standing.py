@@ -128,7 +128,8 @@ class Standing:
 
     def put(self, table, key, value, stamp_ns=0):
         self.tables.put(table, key, value, stamp_ns)
-        self.puts.append(MountsRow.from_wire(value))
+        if table == MOUNTS:
+            self.puts.append(MountsRow.from_wire(value))
 
     def delete(self, table, key):
         self.tables.writers[table].delete(key)

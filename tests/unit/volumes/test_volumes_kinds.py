@@ -123,8 +123,16 @@ def test_a_host_path_must_not_step_back():
     ("volume", "reason"),
     [
         (
-            {"nfs": {"server": "s", "path": "/"}},
-            "nfs volumes are not supported by this version yet",
+            {"iscsi": {"targetPortal": "t"}},
+            "iscsi volumes are not supported: a CSI driver for iSCSI can mount them",
+        ),
+        (
+            {"fc": {"lun": 0}},
+            "fc volumes are not supported: a CSI driver for Fibre Channel can mount them",
+        ),
+        (
+            {"rbd": {"image": "i"}},
+            "rbd volumes are not supported: a CSI driver is needed in their place",
         ),
         ({"csi": {"driver": "d"}}, "csi volumes need an API server"),
         (
@@ -141,10 +149,10 @@ def test_a_kind_that_is_not_supported_is_refused_in_words(volume, reason):
     assert want.reason == f'volume "x": {reason}'
 
 
-def test_a_node_with_an_api_server_does_not_ask_for_one():
-    """What is missing there is ours."""
+def test_a_static_pod_has_nothing_of_the_cluster():
+    """The node has an API server, but the pod is not from there."""
     want = one({"name": "x", "csi": {"driver": "d"}}, replace(SETTINGS, api_server=True))
-    assert want.reason == 'volume "x": csi volumes are not supported by this version yet'
+    assert want.reason == 'volume "x": csi volumes need a pod from the API server'
 
 
 @pytest.mark.parametrize("path", ["/a\0b", "/a\ud800"])

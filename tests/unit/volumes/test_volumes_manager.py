@@ -11,7 +11,6 @@ from kubelet.channels.wire import ANY_KEY
 from kubelet.pods.rows import MOUNTS, MountsRow, VolumeRow, VolumeState, WorkerState
 from procs.volumes import progress, setup, teardown
 from procs.volumes.layout import EMPTY_DIR
-from procs.volumes.manager import Volumes
 from procs.volumes.progress import Decision, Failure, Moment, decide, next_failure
 from procs.volumes.wants import EmptyDirWant
 from tests.unit.volumes.standing import SETTINGS, UID, content, needs_mounts, pod, there, touch
@@ -27,21 +26,9 @@ def run(story):
 
 
 @pytest.fixture
-def make(process, layout):
+def make(started):
     """Start a volumes process; again, as its successor."""
-    made = []
-
-    def start():
-        if made:
-            process.restart()
-        volumes = Volumes(process, layout, SETTINGS)
-        made.append(volumes)
-        volumes.start()
-        return volumes
-
-    yield start
-    for volumes in made:
-        volumes.close()
+    return lambda: started(SETTINGS)
 
 
 def test_a_pods_life(process, layout, make):

@@ -221,33 +221,6 @@ def test_optional_sources_that_are_missing_leave_the_rest():
     assert files(want) == {"namespace": (b"ns", 0o644)}
 
 
-@pytest.mark.parametrize(
-    ("source", "reason"),
-    [
-        (
-            {"clusterTrustBundle": {"path": "ca", "name": "b"}},
-            "clusterTrustBundle is not supported by this version yet",
-        ),
-        (
-            {"podCertificate": {"signerName": "s", "keyType": "ED25519"}},
-            "podCertificate is not supported by this version yet",
-        ),
-    ],
-)
-def test_what_is_not_supported_yet_is_refused_in_words(source, reason):
-    """L-27, L-28."""
-    want = one(volume(source, NAMESPACE), lookup())
-    assert isinstance(want, Lacking)
-    assert (want.reason, want.waiting) == (reason, False)
-
-
-def test_trust_that_need_not_be_there_is_an_empty_file():
-    """L-27, L-22: optional; the file is there, as its containers expect it."""
-    bundle = {"clusterTrustBundle": {"path": "ca", "name": "b", "optional": True}}
-    want = one(volume(bundle), lookup(), securityContext={"runAsUser": 5})
-    assert files(want) == {"ca": (b"", 0o600)}
-
-
 def test_a_node_of_its_own_has_what_needs_no_api_server():
     """The downward API in a projected volume, but no token."""
     assert files(one(volume(NAMESPACE), NO_API_SERVER)) == {"namespace": (b"ns", 0o644)}

@@ -1,9 +1,10 @@
-"""Parts of volumes, mounted so that nobody can slip another part of the node in (L-32).
+"""Binds a part of a volume to a place of our own, so that nobody can slip another one in (L-32).
 
 The runtime resolves the path that it is given long after we did, and a container that shares the
 volume can change what it leads to in between. So the part is opened below its volume first, and
-what the descriptor holds is bound to a place of our own, which no container can reach. The places
-are freed together with the pod's volumes.
+what the descriptor holds is bound to a place that no container can reach.
+
+Only the standard library: it runs in processes of single operations.
 """
 
 from __future__ import annotations
@@ -13,65 +14,59 @@ import errno
 import os
 import stat
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Final
 
-from procs.syncloop.configs import walk
-from procs.syncloop.configs.errors import ConfigError
+from procs.volumes import walk
+from procs.volumes.errors import VolumeError
 
-DIRECTORY: Final = "volume-subpaths"
 _MS_BIND: Final = 4096
 _MNT_DETACH: Final = 2
 _UMOUNT_NOFOLLOW: Final = 8
 
-_libc = ctypes.CDLL(None, use_errno=True)
+_libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True, slots=True)
-class SubPath:
-    """A part of a volume that a container mounts."""
+def prepare(root: str, path: str, target: str) -> str:
+    """Bind what a path inside a volume leads to, and return where; it is made if it is missing.
 
-    pod_dir: str
-    container: str
-    index: int  # of the container's volume mounts
-    volume: str  # its name
-    root: str  # where it is
-    path: str  # inside it, already expanded
-
-    @property
-    def target(self) -> str:
-        """Where the part is bound to, for the runtime to mount from there."""
-        return f"{self.pod_dir}/{DIRECTORY}/{self.volume}/{self.container}/{self.index}"
-
-
-def prepare(part: SubPath) -> str:
-    """Bind a part of a volume to its place and return that; a missing part becomes a directory.
-
-    Doing it again changes nothing. ConfigError: the part leads out of the volume, or cannot be had.
+    Doing it again changes nothing. A VolumeError says why it cannot be: it leads out of the volume,
+    or the kernel's word.
     """
     try:
-        mode = stat.S_IMODE(os.stat(part.root).st_mode)
-        with walk.opened(part.root, part.path, create=mode) as fd:
-            _bind(fd, part.target)
+        mode = stat.S_IMODE(os.stat(root).st_mode)
+        with walk.opened(root, path, create=mode) as fd:
+            _bind(fd, target)
     except OSError as err:
-        why = err.strerror or str(err)
-        raise ConfigError(
-            f'failed to prepare subPath "{part.path}" of volume "{part.volume}" for volumeMount '
-            f'{part.index} of container "{part.container}": {why}'
-        ) from None
-    return part.target
+        raise VolumeError(err.strerror or str(err)) from None
+    return target
+
+
+def release(target: str) -> None:
+    """Free a place again; a VolumeError says why not."""
+    try:
+        _unmount(target)
+        _remove(target)
+    except OSError as err:
+        raise VolumeError(err.strerror or str(err)) from None
 
 
 def _bind(fd: int, target: str) -> None:
     wanted = os.fstat(fd)
+    if _holds(target, wanted):
+        return
     with suppress(FileNotFoundError):
-        if os.path.samestat(os.stat(target), wanted):
-            return
         _unmount(target)  # another part was here, or this one was made anew
         if stat.S_ISDIR(os.lstat(target).st_mode) != stat.S_ISDIR(wanted.st_mode):
             _remove(target)
     _place(target, directory=stat.S_ISDIR(wanted.st_mode))
     _mount(f"/proc/self/fd/{fd}", target)
+
+
+def _holds(target: str, wanted: os.stat_result) -> bool:
+    try:
+        return os.path.samestat(os.stat(target), wanted)
+    except OSError:  # there is nothing, or what was bound is gone from its server
+        return False
 
 
 def _place(target: str, *, directory: bool) -> None:

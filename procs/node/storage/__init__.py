@@ -1,0 +1,1 @@
+"""What is said to the API server about volumes: CSINode, attachments, claims that grow."""
