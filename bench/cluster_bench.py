@@ -13,7 +13,7 @@ import signal
 import statistics
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -93,7 +93,11 @@ def main(arguments: list[str]) -> int:
 
 def run() -> Figures:
     """Every figure by name, those of the Go kubelet beside ours, and how they compare."""
-    figures = measure([GO, OURS])
+    return side_by_side(measure([GO, OURS]))
+
+
+def side_by_side(figures: dict[str, Figures]) -> Figures:
+    """The figures of both in one list, and how they compare."""
     rows: Figures = {}
     for name, ours in figures[OURS].items():
         go = figures[GO][name]
@@ -103,6 +107,11 @@ def run() -> Figures:
 
 def measure(kinds: list[str]) -> dict[str, Figures]:
     """Measure each kubelet, one after the other."""
+    return measured(kinds, Bench.figures)
+
+
+def measured(kinds: list[str], find: Callable[[Bench], Figures]) -> dict[str, Figures]:
+    """What is found of each kubelet, one after the other in one cluster."""
     need(ensure_packages(*PACKAGES))
     tools = need(ensure("kubernetes"))
     instances = Instances(say_on_stderr)
@@ -112,9 +121,9 @@ def measure(kinds: list[str]) -> dict[str, Figures]:
             make_namespace(plane, NAMESPACE)
             figures = {}
             for kind in kinds:
-                say_on_stderr(f"measuring the {kind} kubelet: 2 to 3 minutes")
+                say_on_stderr(f"measuring the {kind} kubelet: 2 to 4 minutes")
                 with bench(plane, containerd, kind) as one:
-                    figures[kind] = one.figures()
+                    figures[kind] = find(one)
                 containerd.reset()
             return figures
     finally:

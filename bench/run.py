@@ -43,6 +43,12 @@ BARS = {
     "crash to new process, x floor": Bar(1.6),
     "manifest removed to all gone, x floor": Bar(2.5),
     "30 pods at once, all running, x floor": Bar(1.3),
+    "HTTP probe, CPU ms (x Go)": Bar(1.0),
+    "TCP probe, CPU ms (x Go)": Bar(1.0),
+    "exec probe, CPU ms (x Go)": Bar(1.0),
+    "1,000 a second: ms late at the server, p99": Bar(100),
+    "1,000 a second: false failures": Bar(0),
+    "50 containers, liveness each second, 120 s: restarts": Bar(0),
 }
 # Imported when their turn comes: what this process has loaded it shares with the tree, and makes
 # that look smaller than it is.
@@ -53,6 +59,7 @@ SECTIONS = (
     ("PLEG", "bench.pleg_bench"),
     ("Pods", "bench.pods_bench"),
     ("In a cluster, beside the Go kubelet", "bench.cluster_bench"),
+    ("Probes", "bench.probes_bench"),
 )
 
 

@@ -38,7 +38,6 @@ import os
 import random
 import signal
 import sys
-import sysconfig
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -461,7 +460,7 @@ def _thread_cpu_ns(native_id: int | None) -> int | None:
 
 def short_path(filename: str) -> str:
     """Return a source file's path as an import would see it: ``asyncio/events.py``."""
-    folders = {*sys.path, sysconfig.get_path("stdlib"), sysconfig.get_path("purelib")}
+    folders = {*sys.path, os.path.dirname(os.__file__)}
     roots = (folder.rstrip("/") + "/" for folder in folders if folder)
     longest = max((root for root in roots if filename.startswith(root)), key=len, default="")
     return filename[len(longest) :]

@@ -164,6 +164,12 @@ class PodNode(Node):
         status: Document = json.loads(found.document) if found is not None else {}
         return status
 
+    def statuses(self) -> dict[str, Document]:
+        """The statuses of all pods that have one, by name."""
+        names = {row.uid: row.name for row in self.rows()}
+        rows = (StatusRow.from_wire(value) for value in self._rows("status").values())
+        return {names[row.uid]: json.loads(row.document) for row in rows if row.uid in names}
+
     def events(self, name: str) -> list[Document]:  # type: ignore[override]
         """What happened to a pod, oldest first."""
         row = self.pods().get(name)

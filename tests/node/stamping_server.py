@@ -67,8 +67,10 @@ class StampingServer:
     """The server as a test has it."""
 
     def __init__(self, file: Path) -> None:
-        self._file = file
         file.touch()
+        self._file = file.open()
+        self._line = ""  # the last one, as far as it is written
+        self._found: list[tuple[float, str]] = []
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.node.stamping_server", str(file)],
             stdin=subprocess.DEVNULL,
@@ -85,9 +87,9 @@ class StampingServer:
 
     def visits(self, since: float = 0.0) -> Visits:
         """Who has come since a moment of the monotonic clock, as far as it is written."""
-        lines = (line.split() for line in self._file.read_text().splitlines(keepends=True))
-        found = [(float(w[0]), w[1]) for w in lines if len(w) == 2 and float(w[0]) >= since]
-        return Visits(sorted(found))
+        *lines, self._line = (self._line + self._file.read()).split("\n")
+        self._found += [(float(at), who) for at, who in (line.split() for line in lines)]
+        return Visits(sorted(visit for visit in self._found if visit[0] >= since))
 
     def close(self) -> None:
         """End."""
@@ -95,6 +97,7 @@ class StampingServer:
         self._process.wait(20)
         assert self._process.stdout is not None
         self._process.stdout.close()
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -266,9 +266,7 @@ def test_a_sidecar_holds_what_follows_until_it_has_started(node, cast):
     status = node.await_status(name, "restarted", lambda s: restarts(s, "side"))
     lives.become(Mode.GOOD)
     event = node.await_event(name, "Killing")
-    assert event["message"] == KILLING.format("side", "liveness").replace(
-        "Container", "Init container"
-    )
+    assert event["message"] == "Init container side failed liveness probe"
     assert restarts(status) == 0
     node.await_ready(name)
 

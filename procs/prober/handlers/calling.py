@@ -14,7 +14,6 @@ import os
 import random
 import socket
 import ssl
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -22,8 +21,6 @@ from typing import Final
 
 from procs.prober.handlers.http2 import Exchange, Http2Error
 
-# Closing waits for nothing but leaves no port behind for minutes, either (B-19).
-_LINGER: Final = struct.pack("ii", 1, 1)
 _READ: Final = 65536
 _PAUSE: Final = 1.0  # seconds before the second attempt
 _PAUSE_FACTOR: Final = 1.6
@@ -131,7 +128,6 @@ class Call:
         family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
         try:
             self._socket = made = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = made.connect_ex((target.address, target.port))
             if code not in {0, errno.EINPROGRESS}:

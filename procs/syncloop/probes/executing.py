@@ -11,6 +11,7 @@ import json
 from dataclasses import dataclass
 from typing import Final
 
+from kubelet import durations
 from kubelet.api.container import Container
 from kubelet.api.handlers import Probe
 from kubelet.api.pod import Pod
@@ -76,7 +77,7 @@ class Executing:
         try:
             answer = await self._kit.client.exec_sync(container_id, errand.command, errand.seconds)
         except CriError as err:
-            return failed(err, errand.command)
+            return failed(err, errand.command, errand.seconds)
         finally:
             self._running.discard(container_id)
         return ended(answer)
@@ -149,7 +150,7 @@ def ended(answer: pb.ExecSyncResponse) -> ProbeExecuted:
     return ProbeExecuted(exit_code=answer.exit_code, output=_cut(said))
 
 
-def failed(err: CriError, command: tuple[str, ...]) -> ProbeExecuted:
+def failed(err: CriError, command: tuple[str, ...], seconds: float) -> ProbeExecuted:
     """Say what became of a command that has no exit code.
 
     A runtime whose own time ran out stopped the command; one that does not answer at all says
@@ -157,7 +158,9 @@ def failed(err: CriError, command: tuple[str, ...]) -> ProbeExecuted:
     """
     if isinstance(err, TimedOut) and not err.no_answer:
         words = json.dumps(" ".join(command)[:OUTPUT_LIMIT], ensure_ascii=False)
-        return ProbeExecuted(timed_out=True, output=_cut(f"command {words} timed out".encode()))
+        after = durations.render(int(seconds * durations.SECOND))
+        said = f"command timed out: {words} timed out after {after}"
+        return ProbeExecuted(timed_out=True, output=_cut(said.encode()))
     return ProbeExecuted(error=err.go_text)
 
 

@@ -118,7 +118,7 @@ def _judge_running(
     view: View, container: Container, terms: Terms, running: ContainerRecord
 ) -> Judgement:
     again = terms.killed or matches(container, running) is False  # P-78: a change always restarts
-    cause = _cause(view, container, running, restarts=again)
+    cause = _cause(view, container, terms.kind, running, restarts=again)
     stale = stale_kills(view, container.name, restarts=False)
     if cause is None:
         leftovers = _leftovers(view, container.name)
@@ -131,10 +131,12 @@ def _judge_running(
 
 
 def _cause(
-    view: View, container: Container, running: ContainerRecord, *, restarts: bool
+    view: View, container: Container, kind: StartKind, running: ContainerRecord, *, restarts: bool
 ) -> Kill | None:
     """Return why a running container is killed; None: it is not (P-78)."""
     observed, what = view.observed, f"Container {container.name}"
+    if kind is StartKind.INIT:  # in the Go kubelet's words, which leave the restart unsaid
+        what, restarts = f"Init container {container.name}", False
     if matches(container, running) is False:
         text = f"{what} definition changed"
         return _kill(running, KillReason.CHANGED, text, restarts=restarts)

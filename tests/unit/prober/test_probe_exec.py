@@ -82,8 +82,8 @@ async def ends(run_dir, handler=None):
         (ProbeExecuted(), Outcome(Result.SUCCESS)),
         (ProbeExecuted(exit_code=1, output="no"), Outcome(Result.FAILURE, "no")),
         (
-            ProbeExecuted(timed_out=True, output='command "a b" timed out'),
-            Outcome(Result.FAILURE, 'command "a b" timed out'),
+            ProbeExecuted(timed_out=True, output='command timed out: "a b" timed out after 1s'),
+            Outcome(Result.FAILURE, 'command timed out: "a b" timed out after 1s'),
         ),
     ],
 )

@@ -108,12 +108,15 @@ def test_a_success_carries_nothing():
 def test_a_time_out_is_the_runtimes_word():
     """B-14: it stopped the command; a runtime that says nothing says nothing of the container."""
     error = TimedOut(Code.DEADLINE_EXCEEDED, "timeout 1s exceeded", "ExecSync")
-    found = failed(error, ("sleep", "10"))
-    assert found == ProbeExecuted(timed_out=True, output='command "sleep 10" timed out')
+    found = failed(error, ("sleep", "100"), 90.0)
+    said = 'command timed out: "sleep 100" timed out after 1m30s'
+    assert found == ProbeExecuted(timed_out=True, output=said)
     silent = TimedOut(Code.DEADLINE_EXCEEDED, "no answer", "ExecSync", no_answer=True)
-    assert failed(silent, ("a",)).error == "rpc error: code = DeadlineExceeded desc = no answer"
+    assert (
+        failed(silent, ("a",), 1.0).error == "rpc error: code = DeadlineExceeded desc = no answer"
+    )
     away = Unavailable(Code.UNAVAILABLE, "not now", "ExecSync")
-    assert failed(away, ("a",)) == ProbeExecuted(
+    assert failed(away, ("a",), 1.0) == ProbeExecuted(
         error="rpc error: code = Unavailable desc = not now"
     )
 

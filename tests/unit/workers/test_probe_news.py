@@ -207,9 +207,7 @@ def test_the_start_of_a_sidecar_lets_the_next_begin(scene):
     assert [one.name for one in planned().start] == ["app"]
     s.find(findings("side-0", startup=FAILURE))
     found = planned()
-    assert [k.message for k in found.kill] == [
-        "Container side failed startup probe, will be restarted"
-    ]
+    assert [k.message for k in found.kill] == ["Init container side failed startup probe"]
     assert [one.name for one in found.start] == ["side"]
 
 
