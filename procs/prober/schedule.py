@@ -3,7 +3,8 @@
 Every probe has a *slot* in its period, spread over it by a hash, and a *due* moment, which is its
 phase. A container that has just started is probed at once, for it is to become ready; once its
 probe succeeds, its due moments drift to the slot, a tenth of a period a round at most. So load
-spreads by itself, and nobody ever waits for the sake of it.
+spreads by itself, and nobody ever waits for the sake of it. Slots lie on a grid of twenty moments
+a second: what is begun together costs one awakening of this process, not one each.
 
 What was not begun in time because of us (this process was dead, stopped or starved for a while) is
 made up for in its own rhythm: what was missed at t is made at t + the time away. The rate doubles
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 
 SECOND: Final = 1_000_000_000
+GRID_NS: Final = SECOND // 20
 DRIFT: Final = 10  # a round moves by a tenth of the period at most
 STALL_NS: Final = 50_000_000  # later than this is a gap: what is overdue is not begun all at once
 TRIGGER_NS: Final = SECOND  # the shortest period that there is: nothing is asked more often (B-11)
@@ -35,7 +37,8 @@ class Plan:
 def slot_of(key: str, period: int) -> int:
     """Return the place of a probe in its period."""
     digest = hashlib.blake2b(key.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") * period >> 64
+    slot = int.from_bytes(digest, "big") * period >> 64
+    return slot - slot % GRID_NS
 
 
 def first(opens: int, now: int) -> Plan:
