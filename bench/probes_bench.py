@@ -29,6 +29,7 @@ COST_SECONDS = 30.0
 SETTLE_SECONDS = 8.0  # until starts are over
 PORT = 8080
 WEB = f"mkdir -p /tmp/w; echo ok > /tmp/w/index.html; exec httpd -f -p {PORT} -h /tmp/w"
+SOON = {"terminationGracePeriodSeconds": 1}  # it is gone before the next ones are measured
 HANDLERS: dict[str, Document] = {
     "HTTP": {"httpGet": {"path": "/", "port": PORT}},
     "TCP": {"tcpSocket": {"port": PORT}},
@@ -82,7 +83,7 @@ def _spent(bench: Bench, prefix: str, handler: Document) -> float:
     every = {"periodSeconds": 1, "timeoutSeconds": 1}
     probes = {kind: {**handler, **every} for kind in KINDS} if handler else {}
     for name in names:
-        bench.node.create(pod(name, sh(WEB, **probes), tolerations=TOLERATE))
+        bench.node.create(pod(name, sh(WEB, **probes), tolerations=TOLERATE, **SOON))
     bench.seen.await_all(names, "ready", 300)
     time.sleep(SETTLE_SECONDS)
     root = bench.node.kubelet.pid
@@ -92,7 +93,7 @@ def _spent(bench: Bench, prefix: str, handler: Document) -> float:
     restarts = [container_of(bench.node.pod(n)["status"])["restartCount"] for n in names]
     assert not any(restarts), restarts
     for name in names:
-        bench.node.delete(name, gracePeriodSeconds=0)
+        bench.node.delete(name)
     bench.seen.await_all(names, "gone", 300)
     return spent
 

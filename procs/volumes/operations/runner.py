@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from kubelet import logging as klog
@@ -175,6 +176,8 @@ class Operations:
         running.process.stdout.close()
         self._running.pop(running.key, None)
         self._locks.drop(running.key)
+        if not self._locks.is_free(running.key):  # what it started is still about to end
+            self._freed.when(running.key, running, partial(self._locks.drop, running.key))
         running.ended.set()
 
     async def _give_up(self, running: _Running, what: str, seconds: float) -> None:

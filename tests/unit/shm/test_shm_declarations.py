@@ -36,7 +36,7 @@ def test_who_writes_and_reads_what():
         "events",
         "inflight",
     ]
-    assert [t.name for t in tables_read_by("prober")] == ["pods", "runtime"]
+    assert [t.name for t in tables_read_by("prober")] == ["pods", "status"]
     assert sum(len(tables_written_by(kind)) for kind in NAMES) == len(TABLES)
     assert tables_written_by("supervisor") == tables_read_by("nobody") == ()
 

@@ -131,9 +131,12 @@ def test_what_takes_too_long_is_ended(directory):
     async def act(ops):
         with pytest.raises(VolumeError, match=r"sh did not come back within 0.2 s and was ended"):
             await ops.command(["sh", "-c", "sleep 60 & wait"], key="k", seconds=0.2)
+        last = asyncio.Event()
+        ops.when_free("k", act, last.set)  # what it started may take a moment longer
+        await asyncio.wait_for(last.wait(), 30)
+        assert os.listdir(directory) == []
 
     story(directory, act)
-    assert os.listdir(directory) == []
 
 
 def test_what_cannot_be_ended_is_left_behind(directory, monkeypatch):
