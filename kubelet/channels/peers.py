@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,7 @@ class Credentials:
     pid: int
 
 
+@lru_cache(maxsize=64)  # peers are few, and each speaks often
 def parse_address(address: str) -> Credentials | None:
     """Read libzmq's ``Peer-Address`` of an ipc connection (``name:uid:gid:pid``)."""
     parts = address.rsplit(":", 3)

@@ -36,10 +36,15 @@ def decode(cls: type[T], body: object) -> T:
 def as_map(value: object) -> Any:
     """Turn what MessagePack does not know into what it does; meant as its ``default``."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+        return {name: getattr(value, name) for name in _names(type(value))}
     if isinstance(value, enum.Enum):
         return value.value
     raise TypeError(f"{type(value).__name__} cannot go over a channel")
+
+
+@cache
+def _names(cls: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(cls))
 
 
 @cache
@@ -170,11 +175,15 @@ def _dataclass_check(cls: type[Any]) -> Check:
     def check(where: str, value: object) -> Any:
         if not isinstance(value, dict):
             raise _mismatch(where, value, "a map")
-        problems = [f"{where}.{n} is missing" for n in required if n not in value]
-        unknown = [k for k in value if k not in fields]
-        problems += [f"{where} has no field {k!r}" for k in unknown]
+        problems: list[str] = []
+        if value.keys() != fields.keys():
+            problems += [f"{where}.{n} is missing" for n in required if n not in value]
+            problems += [f"{where} has no field {k!r}" for k in value if k not in fields]
         arguments: dict[str, Any] = {}
         for name in fields.keys() & value.keys():
+            if type(value[name]) is hints[name]:  # nearly every field of nearly every message
+                arguments[name] = value[name]
+                continue
             try:
                 arguments[name] = checks[name](f"{where}.{name}", value[name])
             except MismatchError as misfit:

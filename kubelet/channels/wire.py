@@ -8,7 +8,7 @@ one frame, because a message of one part is either there or not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
@@ -36,8 +36,7 @@ class GarbageError(Exception):
         self.id = id_
 
 
-@dataclass(frozen=True, slots=True)
-class Envelope:
+class Envelope(NamedTuple):
     """A message whose body has not been looked at yet."""
 
     schema: int
@@ -68,8 +67,7 @@ class NumberedHint:
 
 def encode(envelope: Envelope) -> bytes:
     """Make the frame of a message; its body may be a dataclass."""
-    e = envelope
-    return _pack([e.schema, e.sort, e.name, e.id, e.deadline_ns, e.body])
+    return _pack(list(envelope))
 
 
 def encode_error(name: str, id_: int, kind: ErrorKind, text: str) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from kubelet.api.container import Container
 from kubelet.api.handlers import Probe
@@ -19,8 +20,7 @@ class Result(StrEnum):
     FAILURE = "failure"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of a probe."""
 
     result: Result

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
-from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 SECOND: Final = 1_000_000_000
 GRID_NS: Final = SECOND // 20
@@ -26,8 +25,7 @@ STALL_NS: Final = 50_000_000  # later than this is a gap: what is overdue is not
 TRIGGER_NS: Final = SECOND  # the shortest period that there is: nothing is asked more often (B-11)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """When a probe is due, and when it is begun."""
 
     due: int  # its phase

@@ -7,7 +7,7 @@ does, but for the end of the pod, which makes liveness and startup a success for
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from kubelet.pods.probes import Finding, ProbeKind, Track, Verdict
 
@@ -18,8 +18,7 @@ _INITIAL: Final = {  # B-3
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """Where one probe of one container stands."""
 
     verdict: Verdict

@@ -7,6 +7,8 @@ import os
 import signal
 import xml.etree.ElementTree as ET
 
+import pytest
+
 from supervisor.kinds import NAMES
 from tests.processes.node import EVERYONE, Node, alive, wait_for
 
@@ -52,10 +54,11 @@ def test_status_works_with_the_api_process_dead_and_the_supervisor_stopped(node:
     wait_for("everybody runs", node.all_running)
 
 
-def test_profile_makes_a_flame_graph(node: Node) -> None:
+@pytest.mark.parametrize("kind", ["pleg", "prober"])  # with root, and without
+def test_profile_makes_a_flame_graph(node: Node, kind: str) -> None:
     """A real SVG of a real process, in wall time, where even an idle one shows its loop."""
     path = node.run_dir.parent / "flame.svg"
-    done = node.ctl("profile", "pleg", "--seconds", "0.5", "--mode", "wall", "-o", str(path))
+    done = node.ctl("profile", kind, "--seconds", "0.5", "--mode", "wall", "-o", str(path))
     assert done.returncode == 0, done.stderr
     root = ET.fromstring(path.read_text())
     assert root.tag.endswith("svg")

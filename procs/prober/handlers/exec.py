@@ -8,61 +8,35 @@ pays for the way with its own time.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
 from typing import Final
 
 from kubelet.channels.errors import ChannelError, PeerGoneError, UnknownRequestError
 from kubelet.channels.probing import ExecProbe, ProbeExecuted
-from kubelet.pods.probes import ProbeKind
 from kubelet.process import Process
 from procs.prober.job import Job, Outcome, ProbeError, Result
 
 WAY_SECONDS: Final = 15.0  # there and back, with a syncloop that is replaced in between
-LIMIT: Final = (
-    224  # at a time; less than may be asked of one process, which is asked more than this
-)
+LIMIT: Final = 224  # at a time: less than may be asked of one process, for it is asked more
 _PAUSE: Final = 0.05  # seconds: a syncloop that has just begun does not take requests yet
 _SYNCLOOP: Final = "syncloop"
 
 
-@dataclass(slots=True)
-class _Turn:
-    """The probes of one container that run, or wait for their turn."""
-
-    kinds: set[ProbeKind] = field(default_factory=set)
-    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-
 class ExecProbes:
-    """Has commands run in containers, one at a time in each."""
+    """Has commands run in containers; that there is one at a time in each is up to who asks."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
-        self._turns: dict[str, _Turn] = {}
         self._asked = 0
 
     async def run(self, job: Job) -> Outcome:
-        """Have the command of a probe run, after those of the container's other probes."""
-        turn = self._turns.setdefault(job.container_id, _Turn())
-        if job.kind in turn.kinds:
-            raise ProbeError(f"the {job.kind} probe before this one still runs")
-        turn.kinds.add(job.kind)
-        try:
-            async with turn.lock:
-                return outcome(await self._ask(job))
-        finally:
-            turn.kinds.discard(job.kind)
-            if not turn.kinds:
-                self._turns.pop(job.container_id, None)
-
-    async def _ask(self, job: Job) -> ProbeExecuted:
+        """Have the command of a probe run."""
         if self._asked >= LIMIT:
             raise ProbeError(
                 f"{self._asked} commands of probes run at the moment, which is the limit"
             )
         self._asked += 1
         try:
-            return await self._persist(job)
+            return outcome(await self._persist(job))
         except ChannelError as err:
             raise ProbeError(f"exec probe could not be made: {err}") from None
         finally:

@@ -121,33 +121,6 @@ def test_a_probe_is_asked_of_syncloop(run_dir):
     assert asked == [ExecProbe("u1", "id", "readiness")]
 
 
-def test_one_command_at_a_time_in_a_container(run_dir):
-    """Users-pains 32: other probes of the container wait, the same one is refused."""
-    running, most = [0], [0]
-    inside, go = asyncio.Event(), asyncio.Event()
-
-    async def answer(_request, _caller):
-        running[0] += 1
-        most[0] = max(most[0], running[0])
-        inside.set()
-        await go.wait()
-        running[0] -= 1
-        return ProbeExecuted()
-
-    async def main():
-        async with ends(run_dir, answer) as both:
-            kinds = (ProbeKind.LIVENESS, ProbeKind.READINESS)
-            probes = [asyncio.create_task(both.probes.run(job(kind))) for kind in kinds]
-            await inside.wait()
-            with pytest.raises(ProbeError, match="the liveness probe before this one still runs"):
-                await both.probes.run(job())
-            go.set()
-            return await asyncio.gather(*probes)
-
-    assert asyncio.run(main()) == [Outcome(Result.SUCCESS)] * 2
-    assert most == [1]
-
-
 def test_a_syncloop_that_dies_is_not_the_containers_fault(run_dir):
     """The one that follows is asked again, also while it does not take requests yet."""
 
