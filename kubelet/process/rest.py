@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-WORK_SECONDS: Final = 0.4  # of processor time since the last return, which costs a percent of it
-QUIET_SECONDS: Final = 0.03  # of processor time in a tick: no more than an idle process uses
+WORK_SECONDS: Final = 0.4  # of processor time in busy ticks: a return costs a percent of it
+BUSY_SECONDS: Final = 0.03  # of processor time in a tick: more than a process at rest ever uses
 QUIET_TICKS: Final = 5
 
 
@@ -18,15 +18,19 @@ class Rest:
     """Tells from the processor time used, tick by tick, when work is over."""
 
     def __init__(self) -> None:
-        self._returned = 0.0
+        self._worked = 0.0  # in busy ticks, since the last return
         self._last = 0.0
         self._quiet = 0
 
     def begins(self, used: float) -> bool:
         """Whether to return memory now; ``used`` is the processor time so far, in seconds."""
-        self._quiet = self._quiet + 1 if used - self._last <= QUIET_SECONDS else 0
-        self._last = used
-        if self._quiet < QUIET_TICKS or used - self._returned < WORK_SECONDS:
+        spent, self._last = used - self._last, used
+        if spent > BUSY_SECONDS:
+            self._worked += spent
+            self._quiet = 0
+        else:
+            self._quiet += 1
+        if self._quiet < QUIET_TICKS or self._worked < WORK_SECONDS:
             return False
-        self._returned = used
+        self._worked = 0.0
         return True
