@@ -70,6 +70,7 @@ class Connection:
         self._complaints = Complaints(clock)
         self._calls: dict[int, Call] = {}
         self._numbers = itertools.count()
+        self._methods: dict[str, Unary] = {}  # by path: making one costs as much as a small call
         self._pid = os.getpid()
         self._closed = False
         self._channel = grpc.aio.insecure_channel(endpoint.target, options=OPTIONS)
@@ -94,7 +95,10 @@ class Connection:
     ) -> Answer:
         """Make a call with one answer; the bytes are decoded here, where a bad one has a name."""
         with self._flight(name, about, timeout):
-            method: Unary = self._channel.unary_unary(self._path(name))
+            path = self._path(name)
+            method = self._methods.get(path)
+            if method is None:
+                method = self._methods[path] = self._channel.unary_unary(path)
             data = await method(request.SerializeToString(), timeout=timeout)
             return _decoded(answer, data, name, about)
 
