@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from bench import measure
 from bench.cluster_seen import Diary, cpu_seconds, memory_mib, tree
 from bench.measure import directory
 from bench.pods_bench import document, written
@@ -83,17 +84,22 @@ BARS = {
 Figures = dict[str, float]
 
 
+def bars() -> dict[str, measure.Bar]:
+    """The bars by the names that figures have side by side."""
+    return {f"{n} (x Go)" if bar.times else n: measure.Bar(bar.limit) for n, bar in BARS.items()}
+
+
 def main(arguments: list[str]) -> int:
     """Measure and show; 1 if a bar was missed."""
     kinds = arguments or [GO, OURS]
-    figures = measure(kinds)
+    figures = compare(kinds)
     print("\n".join(table(figures)))
     return 1 if missed(figures) else 0
 
 
 def run() -> Figures:
     """Every figure by name, those of the Go kubelet beside ours, and how they compare."""
-    return side_by_side(measure([GO, OURS]))
+    return side_by_side(compare([GO, OURS]))
 
 
 def side_by_side(figures: dict[str, Figures]) -> Figures:
@@ -105,7 +111,7 @@ def side_by_side(figures: dict[str, Figures]) -> Figures:
     return rows
 
 
-def measure(kinds: list[str]) -> dict[str, Figures]:
+def compare(kinds: list[str]) -> dict[str, Figures]:
     """Measure each kubelet, one after the other."""
     return measured(kinds, Bench.figures)
 

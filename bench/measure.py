@@ -6,7 +6,32 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """What a figure must be."""
+
+    limit: float
+    at_least: bool = False
+
+    def met(self, value: float) -> bool:
+        """Whether the figure is good enough."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+    @property
+    def text(self) -> str:
+        """The bar as it is written."""
+        return f"{'>=' if self.at_least else '<='} {number(self.limit)}"
+
+
+def number(value: float) -> str:
+    """A figure with as many digits as are worth reading."""
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from bench.cluster_bench import TOLERATE, Bench, Figures, measured, side_by_side
 from bench.cluster_seen import cpu_seconds
-from bench.measure import cpu_ns, directory, percentile
+from bench.measure import Bar, cpu_ns, directory, percentile
 from tests.cluster.cluster_node import GO, OURS
 from tests.node.containerd import Containerd
 from tests.node.fixtures import Instances
@@ -42,6 +42,16 @@ PHASE_SECONDS = 12.0  # until each probe is at its own place in the second
 
 STRESS_PODS, STRESS_CONTAINERS = 10, 5
 STRESS_SECONDS = 120.0
+
+
+def bars() -> dict[str, Bar]:
+    """What figures must be."""
+    return {
+        **{f"{name} probe, CPU ms (x Go)": Bar(1.0) for name in HANDLERS},
+        "1,000 a second: ms late at the server, p99": Bar(100),
+        "1,000 a second: false failures": Bar(0),
+        "50 containers, liveness each second, 120 s: restarts": Bar(0),
+    }
 
 
 def main(arguments: list[str]) -> int:
