@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 
 import pytest
 
@@ -19,14 +20,18 @@ def test_what_is_read_is_whole_whatever_a_writer_does(tmp_path):
     done = threading.Event()
 
     def write():
-        for n in range(400):
+        for n in range(4000):
             with writing(path) as file:
                 file.writelines([b"%d" % (n % 10) * 1024] * 4)
+            if n >= 400:
+                if whole:
+                    break
+                time.sleep(0.001)  # the reader had no chance so far
         done.set()
 
+    whole = 0
     writer = threading.Thread(target=write)
     writer.start()
-    whole = 0
     while not done.is_set():
         try:
             data = settled.read(str(path), closed=False).data
