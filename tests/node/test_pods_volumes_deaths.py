@@ -29,7 +29,7 @@ PODS = int(os.environ.get("KUBELET_VOLUMES_PODS", "6"))
 EARLY = 0.2  # the chance that a pod goes whatever it is at
 STRIDE = int(os.environ.get("KUBELET_VOLUMES_STRIDE", "3"))  # 1: every step
 
-REPEATED = re.compile(r"([2-9]|\d\d+) row (put|told|delete)")
+REPEATED = re.compile(r"([2-9]|\d\d+) (row (put|told|delete)|os\.mkdir volume-subpaths)")
 
 # Some of the steps that there are, so that what is not seen any more is missed.
 STARTING = {
